@@ -177,3 +177,9 @@ def release(
         p = -math.expm1(-1 / noise.scale)  # the difference of two geometric draws is discrete Laplace
         total = total + rng.geometric(p, total.size) - rng.geometric(p, total.size)
     return Released(value=histogram.read(total), noise=noise, clients=3)
+
+
+def evidence_of(scores: np.ndarray, labels: np.ndarray) -> Evidence:
+    """The exact evidence of rows, in the finest bins that an evaluation takes."""
+    released = release(ScoreHistogram(transform="mixed", height=15), scores, labels)
+    return released.value.evidence(released.noise)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+from scipy.special import expit
 
 import fedassay
 from fedassay.artefacts.thresholds import StoredGuarantee, Threshold
@@ -70,3 +72,20 @@ def class_rows(rows: int = 60, classes: int = 4, seed: int = 0) -> dict[str, Any
     z = rng.normal(size=(rows, classes)) + 1.5 * (np.arange(classes) == truth[:, None])
     others = {name: regression_rows(rows)[name] for name in ("sex", "site")}
     return {"z": z, "k": truth, **others}
+
+
+def binary_rows(rows: int = 1000, seed: int = 0) -> dict[str, Any]:
+    """Scores that are too sure of themselves, and labels of which a third are 1."""
+    rng = np.random.default_rng(seed)
+    z = rng.normal(size=rows) - 0.8
+    return {"p": expit(2 * z), "y": (rng.random(rows) < expit(z)) * 1}
+
+
+def rows_by_site(data: dict[str, Any], sites: int = 6) -> dict[str, Any]:
+    return {**data, "site": np.arange(len(next(iter(data.values())))) % sites}
+
+
+def split(scores: np.ndarray, level: float = 0.9) -> float:
+    """Split conformal prediction, as numpy has it; half a rank keeps away from rounding."""
+    rank = math.ceil((len(scores) + 1) * level - 1e-9)
+    return float(np.quantile(scores, (rank - 0.5) / len(scores), method="inverted_cdf"))

@@ -11,11 +11,12 @@ from typing import Any
 import numpy as np
 import pytest
 from scipy.special import ndtr
+from scipy.stats import norm
 
 from conformal_drive import answer, setting_of
 from fedassay.protocol.vocabulary import Setting, TrustModel, Unit
 from fedassay.summaries import local_quantiles as quantile_votes
-from fedassay.tasks.conformal import Conformal, local_choice, local_thresholds, methods, pooled
+from fedassay.tasks.conformal import Conformal, local_thresholds, methods, pooled
 from fedassay.tasks.conformal.threshold import Found
 from fedassay.trust import Plain
 
@@ -140,9 +141,9 @@ def share_public_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
         (methods, "chosen"),
         (local_thresholds, "best_server_rank"),
         (pooled, "pooled_margin"),
-        (local_choice, "best_choice"),
-        (local_choice, "published_choice"),
-        (local_choice, "ChoiceLaw"),
+        (local_thresholds, "best_choice"),
+        (local_thresholds, "published_choice"),
+        (local_thresholds, "ChoiceLaw"),
     ):
         monkeypatch.setattr(module, name, remembered(getattr(module, name)))
     monkeypatch.setattr(quantile_votes, "TALLEST_LADDER", max(UNEQUAL))
@@ -176,3 +177,9 @@ def covered(found: Found, scores: Scores) -> float:
 def coverages(case: Case, scores: Scores, *, runs: int | None = None, seed: int = 0) -> np.ndarray:
     found = thresholds(case, scores, runs=runs or case.runs, seed=seed)
     return np.array([covered(one, scores) for one in found])
+
+
+def falls_short(values: np.ndarray, *, comparisons: int = 40) -> bool:
+    """Whether their mean is below the level by more than chance explains: with probability 1e-4 for all comparisons."""
+    z = float(norm.isf(1e-4 / comparisons))
+    return bool(values.mean() + z * values.std(ddof=1) / math.sqrt(len(values)) < LEVEL)

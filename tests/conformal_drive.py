@@ -71,3 +71,9 @@ def drive(task: Any, setting: Setting, clients: Sequence[Columns], seed: int = 0
     except StopIteration as finished:
         return finished.value  # type: ignore[no-any-return]
     raise AssertionError("a second question")
+
+
+def normal_clients(rows: Sequence[int], seed: int = 0) -> list[Columns]:
+    """Clients with so many scores, absolute values of normal ones."""
+    rng = np.random.default_rng(seed)
+    return [{"conformity": np.abs(rng.normal(size=n))} for n in rows]

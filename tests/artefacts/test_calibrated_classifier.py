@@ -193,7 +193,13 @@ def test_scikit_learn_is_not_needed() -> None:
         "one = fedassay.ClassCalibrator(\n"
         "    map=Temperature(inverse_temperature=2.0, classes=3), method='temperature')\n"
         "c = fedassay.CalibratedClassifier(Model(), one).fit()\n"
-        "print(c.predict_proba([0]).round(3), c.predict([0]), sorted(c.get_params()))"
+        "print(c.predict_proba([0]).round(3), c.predict([0]), sorted(c.get_params()))\n"
+        "s = np.linspace(0.01, 0.99, 500); y = np.random.default_rng(0).random(500) < s\n"
+        "c = fedassay.FederatedCalibrator(method='beta').fit(s, y)\n"
+        "print(c.get_params()['method'], c.predict_proba(s).shape, c)"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == ("[[0.667 0.167 0.167]] [5] ['calibrator', 'estimator', 'response_method']")
+    assert done.stdout.splitlines() == [
+        "[[0.667 0.167 0.167]] [5] ['calibrator', 'estimator', 'response_method']",
+        "beta (500, 2) FederatedCalibrator(method='beta')",
+    ]

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import fedassay
-from artefact_files import sentence_about
+from artefact_files import ANYTHING, NOT_JSON, sentence_about
 from calibration_rows import crooked
 from fedassay.errors import DataError, UsageError
 from fedassay.summaries.maps import InterpolatedMap, Sigmoid
@@ -122,11 +122,7 @@ def changed(**entries: Any) -> str:
 
 
 BAD_FILES = {
-    "empty": ("", "not JSON"),
-    "not JSON": ("{", "not JSON"),
-    "binary": (b"\x80\x04\x95", "not JSON"),
-    "NaN": (changed().replace("0.7", "NaN"), "not JSON"),
-    "deep": ("[" * 100_000, "not JSON"),
+    **NOT_JSON,
     "a list": ("[]", "not a calibrator"),
     "another artefact": (changed(artefact="conformal"), "not a calibrator"),
     "a result": (json.dumps({"task": "calibrate", "results": {}}), "not a calibrator"),
@@ -144,21 +140,7 @@ BAD_FILES = {
 @pytest.mark.parametrize("name", sorted(BAD_FILES))
 def test_a_bad_file_gets_one_sentence(name: str, tmp_path: Path) -> None:
     content, words = BAD_FILES[name]
-    sentence = sentence_about(tmp_path / "bad.json", content, fedassay.load_calibrator)
-    assert words in sentence
-
-
-def test_a_missing_file_and_a_folder(tmp_path: Path) -> None:
-    for path in (tmp_path / "none.json", tmp_path):
-        with pytest.raises(UsageError, match="cannot be read"):
-            fedassay.load_calibrator(path)
-
-
-ANYTHING = st.recursive(
-    st.none() | st.booleans() | st.floats() | st.text(),
-    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
-    max_leaves=5,
-)
+    assert words in sentence_about(tmp_path / "bad.json", content, fedassay.load_calibrator)
 
 
 @given(st.dictionaries(st.sampled_from(sorted(ARTEFACT.to_json())), ANYTHING, max_size=3))

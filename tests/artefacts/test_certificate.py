@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from artefact_files import with_entry
 from certified_folders import (
     OWNER,
     certified,
@@ -118,17 +119,6 @@ def test_every_word_of_the_vocabulary_has_a_meaning() -> None:
     assert all(re.fullmatch(allowed, name) for name in TRUST_MODELS)
 
 
-def changed(content: dict[str, Any], path: str, value: Any) -> dict[str, Any]:
-    """The document with one entry of its budget or elsewhere changed."""
-    copy = json.loads(json.dumps(content))
-    *parents, last = path.split(".")
-    place = copy
-    for name in parents:
-        place = place[int(name) if isinstance(place, list) else name]
-    place[last] = value
-    return copy  # type: ignore[no-any-return]
-
-
 @pytest.mark.parametrize(
     ("path", "value", "words"),
     [
@@ -144,7 +134,7 @@ def changed(content: dict[str, Any], path: str, value: Any) -> dict[str, Any]:
     ],
 )
 def test_a_result_that_does_not_add_up_gets_none(tmp_path: Path, path: str, value: Any, words: str) -> None:
-    content = changed(document(), path, value)
+    content = with_entry(document(), path, value)
     with pytest.raises(UsageError, match=words):
         certified(tmp_path / "study", content)
     assert not (tmp_path / "study" / "certificate.json").exists()
@@ -161,7 +151,7 @@ def test_only_the_result_of_a_study_that_lies_in_the_folder_is_certified(tmp_pat
     with pytest.raises(UsageError, match="expected a study"):
         certify(tmp_path / "study", {**content, "task": "evaluate"}, files=names)
     with pytest.raises(UsageError, match="is not the result that was given"):
-        certify(tmp_path / "study", changed(content, "cohort.rows", 99), files=names)
+        certify(tmp_path / "study", with_entry(content, "cohort.rows", 99), files=names)
     (tmp_path / "study" / "result.json").write_text("no JSON")
     with pytest.raises(UsageError, match="is not the result that was given"):
         certify(tmp_path / "study", content, files=names)

@@ -13,11 +13,10 @@ import pyarrow as pa
 import pyarrow.parquet as parquet
 import pytest
 
-from artefact_files import memory_growth, repeated
+from artefact_files import memory_growth, refusal, repeated
 from class_calibrators import KINDS, calibrator
 from conformal_artefacts import class_rows
 from fedassay.artefacts.apply import apply_class_calibrator
-from fedassay.errors import DataError, UsageError
 
 CALIBRATOR = calibrator("vector")
 ROWS = class_rows()
@@ -30,6 +29,12 @@ def written(made: Any, data: Any, out: Path, **options: Any) -> pa.Table:
     table = parquet.read_table(out)
     assert len(table) == rows
     return table
+
+
+def refused(
+    tmp_path: Path, data: Any, out: str = "out.parquet", made: Any = CALIBRATOR, **options: Any
+) -> str:
+    return refusal(apply_class_calibrator, made, data, tmp_path / out, **options)
 
 
 def probabilities(table: pa.Table, name: str = "probabilities") -> np.ndarray:
@@ -111,30 +116,6 @@ def test_other_names_for_the_columns(tmp_path: Path) -> None:
     assert list(pd.read_csv(tmp_path / "o.csv")) == ["w", "q_0", "q_1", "q_2", "q_3", "q_class"]
 
 
-def test_a_folder_of_sites_keeps_their_names(tmp_path: Path) -> None:
-    folder = tmp_path / "sites"
-    folder.mkdir()
-    for seed, name in enumerate(("north", "south")):
-        np.savez(folder / f"{name}.npz", z=class_rows(seed=seed)["z"])
-    (folder / "empty.npz").touch()
-    table = written(CALIBRATOR, folder, tmp_path / "o.parquet")
-    assert table["client"].to_pylist() == ["north"] * 60 + ["south"] * 60
-    expected = CALIBRATOR.predict_proba(np.concatenate([class_rows(seed=seed)["z"] for seed in (0, 1)]))
-    assert probabilities(table).tolist() == expected.tolist()
-    np.savez(folder / "west.npz", z=np.zeros((3, 5)))
-    assert "expected 4 as in" in refused(tmp_path, folder)
-
-
-def refused(tmp_path: Path, data: Any, out: str = "out.parquet", **options: Any) -> str:
-    before = {path: path.stat().st_mtime_ns for path in tmp_path.iterdir()}
-    with pytest.raises((UsageError, DataError)) as error:
-        apply_class_calibrator(options.pop("made", CALIBRATOR), data, tmp_path / out, **options)
-    after = {path: path.stat().st_mtime_ns for path in tmp_path.iterdir()}
-    assert after == before, "something was left behind"
-    assert "\n" not in str(error.value)
-    return str(error.value)
-
-
 def test_what_is_refused(tmp_path: Path) -> None:
     assert "got 4 classes, expected the 5" in refused(tmp_path, ROWS, made=calibrator(classes=5))
     assert "row 1 (counting from 0): a missing value in place 2" in refused(
@@ -149,11 +130,6 @@ def test_what_is_refused(tmp_path: Path) -> None:
         tmp_path, {**ROWS, "predicted_class": ROWS["k"]}
     )
     assert "column 'probability_3'" in refused(tmp_path, {**ROWS, "probability_3": ROWS["k"]}, out="out.csv")
-    assert "expected .parquet or .csv" in refused(tmp_path, ROWS, out="out.npz")
-    assert "no rows" in refused(tmp_path, {"z": np.empty((0, 4))})
-    written(CALIBRATOR, ROWS, tmp_path / "out.parquet")
-    assert "--force" in refused(tmp_path, ROWS)
-    assert len(written(CALIBRATOR, {"z": Z[:7]}, tmp_path / "out.parquet", overwrite=True)) == 7
 
 
 def test_probabilities_are_refused_when_all_rows_have_been_seen(tmp_path: Path) -> None:

@@ -15,12 +15,11 @@ import pyarrow.parquet as parquet
 import pytest
 
 import fedassay
-from artefact_files import memory_growth, repeated
+from artefact_files import refusal
 from command_line import call
 from conformal_artefacts import class_rows, predictor, regression_rows, threshold
 from fedassay.artefacts.conformal_apply import apply_conformal
 from fedassay.data.sql import Database
-from fedassay.errors import DataError, UsageError
 from fedassay.summaries.maps import Sigmoid
 
 INTERVAL = predictor("normalised", 0.8)
@@ -51,6 +50,10 @@ def members_of(table: pa.Table, classes: int = 4) -> Any:
     return np.array([[k in one for k in range(classes)] for one in found])
 
 
+def refused(tmp_path: Path, data: Any, out: str = "out.parquet", made: Any = INTERVAL, **options: Any) -> str:
+    return refusal(apply_conformal, made, data, tmp_path / out, **options)
+
+
 def test_every_form_of_data(tmp_path: Path) -> None:
     data = frame()
     data.to_parquet(tmp_path / "d.parquet")
@@ -76,46 +79,12 @@ def test_every_form_of_data(tmp_path: Path) -> None:
     assert table["site"].to_pylist() == data.site.tolist()
 
 
-def test_every_form_of_logits(tmp_path: Path) -> None:
-    z = class_rows()["z"]
-    numbered = pd.DataFrame(NUMBERED)
-    numbered.to_csv(tmp_path / "n.csv", index=False)
-    np.savez(tmp_path / "z.npz", z=z)
-    lists = pa.table({"z": pa.array(z.tolist())})
-    parquet.write_table(lists, tmp_path / "z.parquet")
-    forms = {
-        "lists": lists,
-        "parquet": tmp_path / "z.parquet",
-        "npz": tmp_path / "z.npz",
-        "array": {"z": z},
-        "numbered": numbered,
-        "csv": tmp_path / "n.csv",
-        "polars": pl.DataFrame({"z": z.tolist()}),
-    }
-    expected = SETS.predict_set(z)
-    assert 1 < expected.sum(axis=1).mean() < 3
-    for name, form in forms.items():
-        table = written(SETS, form, tmp_path / f"out {name}.parquet")
-        assert members_of(table).tolist() == expected.tolist(), name
-        assert table.schema.field("prediction_set").type.value_type == pa.int32()
-        assert table.schema.field("set_size").type == pa.int32()
-    from_text = parquet.read_table(tmp_path / "out csv.parquet")
-    assert from_text["z_2"].to_numpy().tolist() == z[:, 2].tolist()
-
-
 def test_streamed_equals_in_memory_over_many_batches(tmp_path: Path) -> None:
     data = frame(200_000)
     data.to_parquet(tmp_path / "d.parquet")
     table = written(INTERVAL, tmp_path / "d.parquet", tmp_path / "o.parquet")
     assert interval_of(table).tobytes() == INTERVAL.predict_interval(data.p, scale=data.s).tobytes()
     assert parquet.read_metadata(tmp_path / "o.parquet").num_row_groups > 1
-    images = class_rows(150_000, classes=20)
-    parquet.write_table(pa.table({"z": list(images["z"].astype(np.float32))}), tmp_path / "z.parquet")
-    table = written(SETS, tmp_path / "z.parquet", tmp_path / "sets.parquet")
-    members = SETS.predict_set(images["z"].astype(np.float32))
-    assert table["set_size"].to_numpy().tolist() == members.sum(axis=1).tolist()
-    flat = np.concatenate([chunk.flatten().to_numpy() for chunk in table["prediction_set"].chunks])
-    assert flat.tolist() == np.nonzero(members)[1].tolist()
 
 
 def test_a_table_of_a_database(tmp_path: Path) -> None:
@@ -264,16 +233,6 @@ def test_other_names_for_the_columns(tmp_path: Path) -> None:
     assert table.column_names == ["w", "likely", "likely_size"]
 
 
-def refused(tmp_path: Path, data: Any, out: str = "out.parquet", **options: Any) -> str:
-    before = {path: path.stat().st_mtime_ns for path in tmp_path.iterdir()}
-    with pytest.raises((UsageError, DataError)) as error:
-        apply_conformal(options.pop("made", INTERVAL), data, tmp_path / out, **options)
-    after = {path: path.stat().st_mtime_ns for path in tmp_path.iterdir()}
-    assert after == before, "something was left behind"
-    assert "\n" not in str(error.value)
-    return str(error.value)
-
-
 def test_what_is_refused(tmp_path: Path) -> None:
     data = frame()
     assert "did you mean" in refused(tmp_path, data.rename(columns={"p": "P"}))
@@ -314,25 +273,6 @@ def test_an_existing_file_is_replaced_only_if_told(tmp_path: Path) -> None:
     written(INTERVAL, frame(), tmp_path / "out.parquet")
     assert "--force" in refused(tmp_path, frame())
     assert len(written(INTERVAL, frame(7), tmp_path / "out.parquet", overwrite=True)) == 7
-
-
-def test_a_bad_value_far_into_the_file_is_named_by_its_row_and_leaves_nothing(tmp_path: Path) -> None:
-    data = frame(300_000)
-    data.loc[271_828, "p"] = math.nan
-    data.to_parquet(tmp_path / "d.parquet")
-    assert "row 271828" in refused(tmp_path, tmp_path / "d.parquet")
-
-
-def test_memory_does_not_grow_with_the_file(tmp_path: Path) -> None:
-    z = np.random.default_rng(0).normal(size=(100_000, 10))
-    table = pa.table({"z": pa.FixedSizeListArray.from_arrays(pa.array(z.reshape(-1)), 10)})
-    paths = repeated(table, (4, 12), tmp_path)
-    predictor("lac").save(tmp_path / "c.json")
-    names = {"load": "ConformalPredictor.load", "module": "conformal_apply", "function": "apply_conformal"}
-    growth = memory_growth(tmp_path / "c.json", paths, **names)
-    assert parquet.read_metadata(f"{paths[1]}.out.parquet").num_rows == 1_200_000
-    larger = paths[1].stat().st_size - paths[0].stat().st_size
-    assert growth < larger / 4
 
 
 # --- the command ------------------------------------------------------------------------------------------
@@ -449,16 +389,6 @@ def test_a_result_is_no_artefact(capsys: Any, tmp_path: Path) -> None:
     code, _, err = call(capsys, "apply", artefact, rows, "--out", out)
     assert code == 2
     assert "this is a result (--json); apply needs the file written by --out." in " ".join(err.split())
-
-
-def test_the_command_writes_csv(capsys: Any, tmp_path: Path) -> None:
-    artefact, rows, _ = files(tmp_path, SETS, pd.DataFrame(NUMBERED))
-    code, words, _ = call(capsys, "apply", artefact, rows, "--out", tmp_path / "out.csv")
-    assert code == 0
-    assert "columns prediction_set and set_size" in " ".join(words.split())
-    found = pd.read_csv(tmp_path / "out.csv", keep_default_na=False, dtype={"prediction_set": str})
-    members = SETS.predict_set(class_rows()["z"])
-    assert found.prediction_set.tolist() == [" ".join(map(str, np.flatnonzero(row))) for row in members]
 
 
 def test_the_command_refuses_with_one_sentence_and_exit_code_2(capsys: Any, tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import fedassay
+from artefact_files import ANYTHING, NOT_JSON, sentence_about, with_entry
 from conformal_artefacts import predictor, threshold
 from fedassay.artefacts.thresholds import StoredGuarantee, Threshold
 from fedassay.errors import DataError, UsageError
@@ -92,12 +93,7 @@ def test_it_is_not_taken_for_a_calibrator(tmp_path: Path) -> None:
 
 
 def changed(*path: str, value: Any) -> str:
-    content = copy.deepcopy(PLAIN)
-    inner = content
-    for key in path[:-1]:
-        inner = inner[key]
-    inner[path[-1]] = value
-    return json.dumps(content)
+    return json.dumps(with_entry(PLAIN, path, value))
 
 
 def without(name: str) -> str:
@@ -106,12 +102,7 @@ def without(name: str) -> str:
 
 FIRST = ("thresholds", "F")
 BAD_FILES = {
-    "empty": ("", "not JSON"),
-    "not JSON": ("{", "not JSON"),
-    "binary": (b"\x80\x04\x95", "not JSON"),
-    "NaN": (changed("level", value=0.5).replace("0.5", "NaN"), "not JSON"),
-    "deep": ("[" * 100_000, "not JSON"),
-    "many digits": ('{"format": ' + "9" * 5000 + "}", "not JSON"),
+    **NOT_JSON,
     "a list": ("[]", "no conformal predictor"),
     "a calibrator": (changed("artefact", value="calibrator"), "no conformal predictor"),
     "unhashable kind": (changed("artefact", value=["conformal"]), "no conformal predictor"),
@@ -189,39 +180,19 @@ BAD_FILES = {
 @pytest.mark.parametrize("name", sorted(BAD_FILES))
 def test_a_bad_file_gets_one_sentence(name: str, tmp_path: Path) -> None:
     content, words = BAD_FILES[name]
-    path = tmp_path / "bad.json"
-    path.write_bytes(content if isinstance(content, bytes) else content.encode())
-    with pytest.raises(UsageError) as refused:
-        fedassay.ConformalPredictor.load(path)
-    sentence = str(refused.value)
-    assert sentence.startswith(f"{path}: ")
-    assert words in sentence
-    assert sentence.endswith(".")
-    assert sentence.isprintable()
-    assert len(sentence) < 400 + len(str(path))
+    assert words in sentence_about(tmp_path / "bad.json", content, fedassay.ConformalPredictor.load)
 
 
-def test_a_missing_file_a_folder_and_one_that_is_too_large(tmp_path: Path) -> None:
+@pytest.mark.parametrize("load", [fedassay.ConformalPredictor.load, fedassay.load_calibrator])
+def test_a_missing_file_a_folder_and_one_that_is_too_large(load: Any, tmp_path: Path) -> None:
     for path in (tmp_path / "none.json", tmp_path):
         with pytest.raises(UsageError, match="cannot be read"):
-            fedassay.ConformalPredictor.load(path)
+            load(path)
     large = tmp_path / "large.json"
     with large.open("wb") as file:
         file.truncate(2**26 + 1)
     with pytest.raises(UsageError, match="no artefact is that large"):
-        fedassay.ConformalPredictor.load(large)
-
-
-ANYTHING = st.recursive(
-    st.none()
-    | st.booleans()
-    | st.floats()
-    | st.integers()
-    | st.text()
-    | st.sampled_from([10**400, "\ud800"]),
-    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
-    max_leaves=5,
-)
+        load(large)
 
 
 def places(content: Any, path: tuple[str, ...] = ()) -> list[tuple[str, ...]]:

@@ -208,8 +208,6 @@ WRONG_USE = {
         lambda: predictor("absolute", {"a": 1.0}, by="client").predict_interval([1.0], group=["a"]),
         "expected prediction, client",
     ),
-    "classes of numbers": (lambda: predictor("absolute", classes=3), "has no classes"),
-    "one class": (lambda: predictor("lac", classes=1), "at least 2"),
     "half a class": (lambda: predictor("lac", classes=2.5), "a whole number"),
     "two thresholds for three classes": (
         lambda: predictor("lac", {"0": 0.5, "1": 0.5}, by="class", classes=3),
@@ -218,13 +216,9 @@ WRONG_USE = {
     "several thresholds": (lambda: predictor("lac", {"0": 0.5, "1": 1}, by="class").threshold, "has its own"),
     "by class of numbers": (
         lambda: predictor("absolute", {"0": 1.0, "1": 1.0}, by="class"),
-        "has no classes",
+        "by class: the score absolute has no classes",
     ),
-    "two for all": (lambda: predictor("absolute", {"a": 1.0, "b": 1.0}), "expected one called 'all'"),
     "classes with a gap": (lambda: predictor("lac", {"0": 1.0, "2": 1.0}, by="class"), "got '2'"),
-    "no score": (lambda: predictor("residual"), "got 'residual'"),
-    "value": (lambda: predictor("value"), "expected a conformity score"),
-    "level": (lambda: predictor("lac", level=1.0), "strictly between 0 and 1"),
     "NaN": (lambda: threshold(math.nan), "expected a finite number"),
     "minus infinity": (lambda: threshold(-math.inf), "expected a finite number"),
     "guarantee": (lambda: threshold(1.0, kind="best"), "got 'best'"),

@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from fedassay.artefacts.openings import doubts, in_words
+from fedassay.artefacts.certificate_ledger import opening_doubts as doubts
+from fedassay.artefacts.certificate_ledger import openings_in_words as in_words
 from fedassay.crypto.identity import key_to_text
 from fedassay.protocol import wire
 from fedassay.trust.one_shot.messages import ANSWERED, answered_words

@@ -15,6 +15,7 @@ from cryptography.exceptions import InvalidSignature
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from artefact_files import NOT_JSON, with_entry
 from certified_folders import FILES, OWNER, STRANGER, certified, content_of_certificate, exact_document, forge
 from fedassay.artefacts.certificate import CERTIFICATE
 from fedassay.artefacts.stored import hashed
@@ -126,17 +127,13 @@ def test_links_pipes_and_folders_are_not_opened(tmp_path: Path) -> None:
     assert wrong(check(folder)) == {"report.html", "model_card.md", "study.toml"}
 
 
-@pytest.mark.parametrize("kind", ["link", "pipe", "folder"])
-def test_a_certificate_that_is_no_file_is_not_opened(tmp_path: Path, kind: str) -> None:
+@pytest.mark.parametrize(
+    "make", [lambda path: path.symlink_to(path.parent.parent / "elsewhere"), os.mkfifo, Path.mkdir]
+)
+def test_a_certificate_that_is_no_file_is_not_opened(tmp_path: Path, make: Any) -> None:
     folder = certified(tmp_path / "study")
-    path = folder / CERTIFICATE
-    path.rename(tmp_path / "elsewhere")
-    if kind == "link":
-        path.symlink_to(tmp_path / "elsewhere")
-    elif kind == "pipe":
-        os.mkfifo(path)
-    else:
-        path.mkdir()
+    (folder / CERTIFICATE).rename(tmp_path / "elsewhere")
+    make(folder / CERTIFICATE)
     assert wrong(check(folder)) == {CERTIFICATE}
 
 
@@ -186,17 +183,6 @@ def test_a_signature_of_something_else_does_not_fit(tmp_path: Path) -> None:
     assert "does not fit" in check(one).wrong[0].text
 
 
-def edited(folder: Path, path: str, value: Any) -> dict[str, Any]:
-    """The content of the certificate with one entry changed."""
-    content = content_of_certificate(folder)
-    *parents, last = [int(name) if name.isdigit() else name for name in path.split(".")]
-    place: Any = content
-    for name in parents:
-        place = place[name]
-    place[last] = value
-    return content
-
-
 @pytest.mark.parametrize(
     ("path", "value", "what"),
     [
@@ -234,7 +220,7 @@ def test_a_lie_is_found_even_under_a_valid_signature(
     tmp_path: Path, path: str, value: Any, what: set[str] | None
 ) -> None:
     folder = certified(tmp_path / "study")
-    forge(folder, edited(folder, path, value))
+    forge(folder, with_entry(content_of_certificate(folder), path, value))
     found = check(folder, key=ANY_KEY)
     assert not found.holds
     if what is not None:
@@ -256,22 +242,18 @@ def test_a_result_that_was_changed_with_its_hash_is_found(tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     "raw",
     [
-        b"",
-        b"\xff\xfe",
-        b"null",
-        b"[]",
-        b'{"kind": "certificate"}',
-        b'{"kind": "certificate", "format": true}',
-        b'{"kind": NaN}',
-        b"[" * 100_000,
-        b'{"kind": "certificate", "kind": "certificate"}',
-        b'{"format": ' + b"9" * 5000 + b"}",
+        *(content for content, _ in NOT_JSON.values()),
+        "null",
+        "[]",
+        '{"kind": "certificate"}',
+        '{"kind": "certificate", "format": true}',
+        '{"kind": "certificate", "kind": "certificate"}',
     ],
 )
 @pytest.mark.parametrize("name", [CERTIFICATE, "result.json"])
-def test_garbage_is_wrong_and_nothing_breaks(tmp_path: Path, name: str, raw: bytes) -> None:
+def test_garbage_is_wrong_and_nothing_breaks(tmp_path: Path, name: str, raw: str | bytes) -> None:
     folder = certified(tmp_path / "study")
-    (folder / name).write_bytes(raw)
+    (folder / name).write_bytes(raw if isinstance(raw, bytes) else raw.encode())
     assert wrong(check(folder)) == {name}
 
 
@@ -289,13 +271,9 @@ ANYTHING = st.recursive(
 def places(content: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
     """Paths to everything in a document."""
     yield path
-    inner = (
-        content.items()
-        if isinstance(content, dict)
-        else enumerate(content)
-        if isinstance(content, list)
-        else ()
-    )
+    inner: Any = content.items() if isinstance(content, dict) else ()
+    if isinstance(content, list):
+        inner = enumerate(content)
     for name, value in inner:
         yield from places(value, (*path, name))
 

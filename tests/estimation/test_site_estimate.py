@@ -10,24 +10,16 @@ import statsmodels.api as sm
 from scipy.special import logit
 from sklearn.metrics import brier_score_loss, roc_auc_score
 
-from binormal import Population, release
-from fedassay.estimation.evidence import Evidence
+from binormal import Population, evidence_of
 from fedassay.estimation.heterogeneity import site_estimate
 from fedassay.protocol.metrics import METRICS, compared
-from fedassay.summaries.score_histogram import ScoreHistogram
 from fedassay.tasks.evaluation import Evaluate
 
-HISTOGRAM = ScoreHistogram(transform="mixed", height=15)
 POPULATION = Population(0.3, shift=0.3, stretch=1.3)
 
 
 def sample(rows: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
     return POPULATION.sample(rows, np.random.default_rng(seed))
-
-
-def evidence_of(scores: np.ndarray, labels: np.ndarray) -> Evidence:
-    released = release(HISTOGRAM, scores, labels)
-    return released.value.evidence(released.noise)
 
 
 @pytest.mark.parametrize("metric", compared())

@@ -229,8 +229,8 @@ def _conformalised(world: World, asking: Asking) -> dict[str, float]:
     threshold = _threshold(way(task, method, job.setting), world.answer(job, asking.first))
     if not math.isfinite(threshold):
         return {"spread": math.nan, "excess": math.nan, "coverage": math.nan}
-    judging: Any = next(HeldOutQuestions(task=task, thresholds=(threshold,)).sums(job.setting))
-    query = judging[0] if isinstance(judging, tuple) else judging
+    judging: Any = next(HeldOutQuestions(task=task, thresholds=(threshold,)).counts(job.setting))
+    query = judging[0]
     counts = world.answer(job, query).value.values()
     share = sum(one.covered for one in counts) / sum(one.rows for one in counts)
     covered = asking.covers(threshold)

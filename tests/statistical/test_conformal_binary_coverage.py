@@ -1,7 +1,7 @@
 """Sets of 0 and 1 cover as they promise: as scores are, calibrated, by label, under every kind of answer.
 
 As in `test_conformal_methods`: the exact coverage of each threshold is looked up, and a method that keeps its promise
-fails one of these tests with a probability of at most ERROR.
+fails one of these tests with a probability of at most 1e-4.
 """
 
 from __future__ import annotations
@@ -11,19 +11,14 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-from scipy.stats import norm
 
-from conformal_cases import LEVEL, share_public_numbers, threshold_of
+from conformal_cases import LEVEL, falls_short, share_public_numbers, threshold_of
 from conformal_drive import setting_of
 from fedassay.protocol.vocabulary import Setting, TrustModel
 from fedassay.summaries.maps import InterpolatedMap, Map, Sigmoid, Steps
 from fedassay.tasks.conformal import Conformal
 from fedassay.tasks.conformal.threshold import Found
 from fedassay.trust import LocalDP, Plain, SecureSum, ServerDP
-
-ERROR = 1e-4
-Z = float(norm.isf(ERROR / 30))
-"""For about thirty comparisons."""
 
 CLIENTS, ROWS = 8, 80
 
@@ -33,11 +28,6 @@ Rows = dict[str, np.ndarray]
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     share_public_numbers(monkeypatch)
-
-
-def falls_short(values: np.ndarray) -> bool:
-    """Whether their mean is below the level by more than chance explains."""
-    return bool(values.mean() + Z * values.std(ddof=1) / math.sqrt(len(values)) < LEVEL)
 
 
 def drawn(rng: np.random.Generator, rows: int = ROWS) -> Rows:

@@ -38,7 +38,8 @@ from conformal_cases import (
 from conformal_drive import answer, setting_of
 from fedassay.estimation.coverage import best_pair
 from fedassay.protocol.vocabulary import Select, TrustModel
-from fedassay.tasks.conformal import local_choice, local_thresholds
+from fedassay.summaries.local_quantiles import QuantileLosses
+from fedassay.tasks.conformal import local_thresholds
 from fedassay.tasks.distribution.curve import curve_of
 from fedassay.tasks.distribution.stored import Release
 from fedassay.trust import DistributedDP, LocalDP, Plain, SecureSum, ServerDP, Shuffle, TwoServer
@@ -196,8 +197,10 @@ def test_a_quantile_read_off_naively_is_rejected(case: Case) -> None:
 def test_private_choices_with_the_ranks_of_exact_ones_are_rejected(epsilon: float) -> None:
     rng, pair = np.random.default_rng(6), best_pair(10, 100, LEVEL)
     setting = setting_of(LocalDP(), clients=10, epsilon=epsilon, rows_per_client=100)
-    target = local_choice.Target(rank=pair.local_rank)
-    losses = local_choice.losses_of("conformity", (), *RANGE, rows=100, candidates=100, target=target)
+    lower, upper = RANGE
+    losses = QuantileLosses(
+        quantity="conformity", rows=100, lower=lower, upper=upper, points=100, target=pair.local_rank
+    )
     values = []
     for run in range(300):
         clients = [{"conformity": GAP.draw(rng, 100)} for _ in range(10)]

@@ -1,20 +1,18 @@
 """Clients, classes and groups with distributions of their own: each is covered where that is promised.
 
 As in `test_conformal_methods`: the exact coverage of each threshold is looked up, and a method that keeps its promise
-fails one of these tests with a probability of at most ERROR.
+fails one of these tests with a probability of at most 1e-4.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping
 
 import numpy as np
 import pytest
 from scipy.special import ndtr
-from scipy.stats import norm
 
-from conformal_cases import CONTINUOUS, LEVEL, share_public_numbers, threshold_of
+from conformal_cases import CONTINUOUS, LEVEL, falls_short, share_public_numbers, threshold_of
 from conformal_drive import drive, setting_of
 from fedassay.protocol.vocabulary import Setting, TrustModel
 from fedassay.summaries.grouped_histogram import fingerprints
@@ -22,19 +20,10 @@ from fedassay.tasks.conformal import Conformal
 from fedassay.tasks.conformal.threshold import Found
 from fedassay.trust import Plain, SecureSum, ServerDP
 
-ERROR = 1e-4
-Z = float(norm.isf(ERROR / 40))
-"""For about forty comparisons."""
-
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     share_public_numbers(monkeypatch)
-
-
-def falls_short(values: np.ndarray) -> bool:
-    """Whether their mean is below the level by more than chance explains."""
-    return bool(values.mean() + Z * values.std(ddof=1) / math.sqrt(len(values)) < LEVEL)
 
 
 SPREADS = (0.3, 0.5, 0.8, 1.0, 1.0, 1.2, 1.5, 1.8)

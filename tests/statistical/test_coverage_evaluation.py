@@ -8,7 +8,7 @@ noise.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -22,13 +22,12 @@ from fedassay.estimation.calibration_error import (
     expected_calibration_error,
     expected_calibration_error_uniform,
 )
-from fedassay.estimation.confusion import Confusion, decision_metrics
+from fedassay.estimation.evidence import Evidence
 from fedassay.estimation.least_squares import LeastSquares
-from fedassay.estimation.metric import Metric
 from fedassay.estimation.ranking import roc_auc
 from fedassay.protocol.vocabulary import Sum
 from fedassay.tasks.evaluation import Evaluate
-from hit_counts import LEAST, MOST, too_high, too_low
+from hit_counts import LEAST, MOST, Coverage, coverage_of, covers, too_high, too_low
 
 
 @dataclass(frozen=True)
@@ -55,77 +54,40 @@ CASES = (
     Case("500 rows, noise", BALANCED, 500, 1.0, 0.5, without=("calibration_slope",)),
 )
 
-Hits = Mapping[str, list[bool]]
 
-
-@dataclass(frozen=True)
-class Coverage:
-    """For each metric, whether each run's interval covered, and the mean ratio of binning to sampling error."""
-
-    hits: Hits
-    halved: Hits
-    binning: Mapping[str, float]
-    undefined: Mapping[str, int]
+def releases(
+    task: Evaluate, population: Population, rows: int, epsilon: float | None, runs: int, seed: int
+) -> Iterator[Evidence]:
+    """What so many runs release about new rows."""
+    setting, rng = NoisyServer(epsilon=epsilon).setting(), np.random.default_rng(seed)
+    histogram = task.histogram(setting)
+    noise = setting.noise(Sum(of=histogram))
+    for _ in range(runs):
+        released = release(histogram, *population.sample(rows, rng), noise=noise, rng=rng)
+        yield released.value.evidence(released.noise)
 
 
 def simulate(case: Case, runs: int) -> Coverage:
-    task = Evaluate(thresholds=(case.threshold,))
-    setting = NoisyServer(epsilon=case.epsilon).setting()
-    histogram = task.histogram(setting)
-    noise = setting.noise(Sum(of=histogram))
-    truth = case.population.truth(case.threshold)
-    rng = np.random.default_rng(20240229)
-    hits, halved, ratios = defaultdict(list), defaultdict(list), defaultdict(list)
-    undefined = defaultdict(int)
-    for _ in range(runs):
-        released = release(histogram, *case.population.sample(case.rows, rng), noise=noise, rng=rng)
-        evidence = released.value.evidence(released.noise)
-        metrics = task.metrics(evidence) | decision_metrics(Confusion.at(evidence, case.threshold))
-        for name, metric in metrics.items():
-            if name == "hosmer_lemeshow":
-                continue
-            if metric.value is None:
-                undefined[name] += 1
-                continue
-            hits[name].append(covers(metric, truth[name]))
-            halved[name].append(covers(half_as_wide(metric), truth[name]))
-            ratios[name].append(metric.discretisation / metric.sampling)
-    return Coverage(hits, halved, {name: float(np.mean(r)) for name, r in ratios.items()}, undefined)
-
-
-def covers(metric: Metric, truth: float) -> bool:
-    assert metric.interval is not None
-    return metric.interval[0] <= truth <= metric.interval[1]
-
-
-def half_as_wide(metric: Metric) -> Metric:
-    low, high = metric.interval
-    return replace(
-        metric, interval=(metric.value + (low - metric.value) / 2, metric.value + (high - metric.value) / 2)
-    )
+    task, truth = Evaluate(thresholds=(case.threshold,)), case.population.truth(case.threshold)
+    evidences = releases(task, case.population, case.rows, case.epsilon, runs, seed=20240229)
+    return coverage_of(evidences, task, truth, threshold=case.threshold, sampling_alone=True)
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_intervals_cover(case: Case) -> None:
     coverage = simulate(case, runs=100 if case.epsilon is None else 250)
-    comparisons = 2 * len(coverage.hits)
     assert set(coverage.undefined) <= {*case.without, "log_loss"}
     for name in case.without:
         assert name not in coverage.hits
-    for name, hits in coverage.hits.items():
-        assert not too_low(hits, comparisons), (name, np.mean(hits))
-        if "calibration_error" not in name and coverage.binning[name] < 0.1:
-            assert not too_high(hits, comparisons), (name, np.mean(hits))
-    caught = [name for name, hits in coverage.halved.items() if too_low(hits, comparisons)]
-    assert len(caught) >= 10, f"intervals half as wide must be rejected, but only {caught} were"
+    coverage.check(caught=10)
 
 
 @pytest.mark.full
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_stated_coverage(case: Case, verify) -> None:
     coverage = simulate(case, runs=1_000 if case.epsilon is None else 2_000)
-    shares = {name: float(np.mean(hits)) for name, hits in coverage.hits.items() if len(hits) > 200}
-    sharp = {n: s for n, s in shares.items() if "calibration_error" not in n and coverage.binning[n] < 0.1}
+    shares = {name: share for name, share in coverage.shares.items() if len(coverage.hits[name]) > 200}
+    sharp = {name: shares[name] for name in coverage.sharp if name in shares}
     low, high = min(shares, key=shares.__getitem__), max(sharp, key=sharp.__getitem__)
     verify(
         f"95 % intervals, {case.name}: 93-97 % where binning is under a tenth of the sampling error, else >= 93 %",
@@ -144,14 +106,9 @@ def test_forgetting_the_noise_is_rejected() -> None:
 
 
 def auc_at_500_rows(runs: int) -> tuple[list[bool], list[bool]]:
-    setting = NoisyServer(epsilon=1.0).setting()
-    histogram = Evaluate().histogram(setting)
-    noise = setting.noise(Sum(of=histogram))
-    truth, rng = BALANCED.truth(0.5)["roc_auc"], np.random.default_rng(5)
+    truth = BALANCED.truth(0.5)["roc_auc"]
     hits, forgetful = [], []
-    for _ in range(runs):
-        released = release(histogram, *BALANCED.sample(500, rng), noise=noise, rng=rng)
-        evidence = released.value.evidence(released.noise)
+    for evidence in releases(Evaluate(), BALANCED, 500, 1.0, runs, seed=5):
         no_noise = LeastSquares(tree=evidence.fit.tree, variances=(0.0,) * evidence.fit.tree.levels)
         hits.append(covers(roc_auc(evidence), truth))
         forgetful.append(covers(roc_auc(replace(evidence, fit=no_noise)), truth))
@@ -168,14 +125,8 @@ def calibration_errors(
     population: Population, rows: int, epsilon: float | None, runs: int
 ) -> dict[str, list[bool]]:
     task = Evaluate(height=12)  # fine enough that binning is under a tenth of the sampling error
-    setting = NoisyServer(epsilon=epsilon).setting()
-    histogram = task.histogram(setting)
-    noise = setting.noise(Sum(of=histogram))
-    truth, rng = population.truth(0.5), np.random.default_rng(6)
-    hits = defaultdict(list)
-    for _ in range(runs):
-        released = release(histogram, *population.sample(rows, rng), noise=noise, rng=rng)
-        evidence = released.value.evidence(released.noise)
+    truth, hits = population.truth(0.5), defaultdict(list)
+    for evidence in releases(task, population, rows, epsilon, runs, seed=6):
         for estimate in (expected_calibration_error, expected_calibration_error_uniform):
             metric = estimate(evidence, buckets=task.buckets, level=task.level)
             hits[estimate.__name__].append(covers(metric, truth[estimate.__name__]))
@@ -210,15 +161,9 @@ def test_stated_coverage_of_the_calibration_error(epsilon: float | None, verify)
 @pytest.mark.parametrize("epsilon", [None, 1.0])
 def test_the_squared_calibration_error_is_unbiased_and_its_plug_in_is_not(epsilon: float | None) -> None:
     task = Evaluate(height=12)
-    setting = NoisyServer(epsilon=epsilon).setting()
-    histogram = task.histogram(setting)
-    noise = setting.noise(Sum(of=histogram))
-    rng = np.random.default_rng(13)
     for population in (CALIBRATED, BALANCED):
         debiased, plug_in = [], []
-        for _ in range(150):
-            released = release(histogram, *population.sample(4_000, rng), noise=noise, rng=rng)
-            evidence = released.value.evidence(released.noise)
+        for evidence in releases(task, population, 4_000, epsilon, 150, seed=13):
             buckets = Buckets(evidence=evidence, edges=tuple(equi_depth_edges(evidence, 10)))
             debiased.append(debiased_squared_error(buckets))
             plug_in.append(float((buckets.shares**2 * evidence.rows / buckets.rows).sum()))

@@ -7,6 +7,7 @@ that forget who reports on which level (at ε = 5, where that is most of the err
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -20,13 +21,12 @@ from fedassay.estimation.confusion import Confusion, decision_metrics
 from fedassay.estimation.curves import roc_curve
 from fedassay.estimation.evidence import Evidence
 from fedassay.estimation.least_squares import LeastSquares, bit_variances
-from fedassay.estimation.metric import Metric
 from fedassay.estimation.ranking import roc_auc
 from fedassay.privacy.randomness import SimulatedRandomness
 from fedassay.protocol.vocabulary import Budget, Plan, Protection, Setting, Sum
 from fedassay.tasks.evaluation import Evaluate
 from fedassay.trust.local_dp import LocalDP
-from hit_counts import FALSE_ALARM, too_high, too_low
+from hit_counts import FALSE_ALARM, Coverage, coverage_of, covers, too_high, too_low
 from stated import Verify
 
 POPULATION = Population(0.5, shift=0.3, stretch=1.2)
@@ -64,64 +64,25 @@ class Case:
 CASES = (Case(1.0, 100_000), Case(5.0, 10_000), Case(5.0, 20_000, idle=6_000))
 
 
-def covers(metric: Metric, truth: float, *, factor: float = 1.0) -> bool:
-    assert metric.interval is not None
-    assert metric.value is not None
-    low, high = (metric.value + factor * (end - metric.value) for end in metric.interval)
-    return low <= truth <= high
-
-
-@dataclass(frozen=True)
-class Coverage:
-    hits: dict[str, list[bool]]
-    halved: dict[str, list[bool]]
-    binning: dict[str, float]
-    """The mean ratio of the binning bound to the standard error."""
-
-    @property
-    def sharp(self) -> list[str]:
-        return [name for name in self.hits if "calibration_error" not in name and self.binning[name] < 0.1]
-
-
 def simulate(case: Case, runs: int) -> Coverage:
     task, rng = Evaluate(), np.random.default_rng(20240301)
-    plan, truth = case.plan(task), POPULATION.truth(0.5)
-    hits, halved, ratios = defaultdict(list), defaultdict(list), defaultdict(list)
-    for run in range(runs):
-        evidence = case.release(plan, run, rng)
-        metrics = task.metrics(evidence) | decision_metrics(Confusion.at(evidence, 0.5))
-        del metrics["hosmer_lemeshow"]
-        for name, metric in metrics.items():
-            if metric.value is not None:
-                hits[name].append(covers(metric, truth[name]))
-                halved[name].append(covers(metric, truth[name], factor=0.5))
-                ratios[name].append(metric.discretisation / np.hypot(metric.sampling, metric.privacy))
-    enough = [name for name in hits if len(hits[name]) >= 0.9 * runs]
-    assert set(ALWAYS) <= set(enough)
-    return Coverage(
-        {name: hits[name] for name in enough},
-        {name: halved[name] for name in enough},
-        {name: float(np.mean(ratios[name])) for name in enough},
-    )
+    plan = case.plan(task)
+    evidences = (case.release(plan, run, rng) for run in range(runs))
+    found = coverage_of(evidences, task, POPULATION.truth(0.5), threshold=0.5, least=math.ceil(0.9 * runs))
+    assert set(ALWAYS) <= set(found.hits)
+    return found
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_intervals_cover(case: Case) -> None:
-    coverage = simulate(case, runs=100)
-    comparisons = 2 * len(coverage.hits)
-    for name, hits in coverage.hits.items():
-        assert not too_low(hits, comparisons), (name, np.mean(hits))
-        if name in coverage.sharp:
-            assert not too_high(hits, comparisons), (name, np.mean(hits))
-    caught = [name for name, hits in coverage.halved.items() if too_low(hits, comparisons)]
-    assert len(caught) >= 8, f"intervals half as wide must be rejected, but only {caught} were"
+    simulate(case, runs=100).check(caught=8)
 
 
 @pytest.mark.full
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_stated_coverage(case: Case, verify: Verify) -> None:
     coverage = simulate(case, runs=1_000)
-    shares = {name: float(np.mean(hits)) for name, hits in coverage.hits.items()}
+    shares = coverage.shares
     sharp = {name: shares[name] for name in coverage.sharp}
     low, high = min(shares, key=shares.__getitem__), max(sharp, key=sharp.__getitem__)
     verify(

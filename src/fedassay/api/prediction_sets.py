@@ -20,8 +20,8 @@ from fedassay.protocol.vocabulary import Budget, Protection, TrustModel
 from fedassay.study.simulation import Simulation
 from fedassay.summaries.quantities import QUANTITIES
 from fedassay.tasks.conformal import Conformal
-from fedassay.tasks.conformal.cautions import warnings_about
 from fedassay.tasks.conformal.parameters import Conditional, ConformalMethod, Guarantee, Sets
+from fedassay.tasks.conformal.promises import warnings_about
 from fedassay.tasks.evaluation import with_site_names
 
 

@@ -49,40 +49,21 @@ def write_batches(target: Path, batches: Iterator[Any], *, label: str) -> int:
 
     Raises `DataError` if there are none: then, and after any other error, the file is as it was before.
     """
-    write = _write_csv if target.suffix.lower() == CSV else _write_parquet
+    csv, rows, writer = _is_csv(target), 0, None
     with replacement(target) as partial:
-        rows = write(partial, batches)
+        try:
+            for batch in map(_flat, batches) if csv else batches:
+                if writer is None:
+                    schema = batch.schema
+                    writer = (arrow_csv.CSVWriter if csv else parquet.ParquetWriter)(partial, schema)
+                # As a table: each batch is a row group, and none is kept in memory.
+                writer.write_table(pa.Table.from_batches([_alike(batch, schema)]))
+                rows += len(batch)
+        finally:
+            if writer is not None:
+                writer.close()
         if rows == 0:
             raise DataError(f"{label}: got no rows, expected at least one; export the data again.")
-    return rows
-
-
-def _write_parquet(path: Path, batches: Iterator[Any]) -> int:
-    rows, writer = 0, None
-    try:
-        for batch in batches:
-            if writer is None:
-                writer = parquet.ParquetWriter(path, batch.schema)
-            # As a table: each batch is a row group, and none is kept in memory.
-            writer.write_table(pa.Table.from_batches([_alike(batch, writer.schema)]))
-            rows += len(batch)
-    finally:
-        if writer is not None:
-            writer.close()
-    return rows
-
-
-def _write_csv(path: Path, batches: Iterator[Any]) -> int:
-    rows, writer = 0, None
-    try:
-        for batch in (_flat(batch) for batch in batches):
-            if writer is None:
-                writer, schema = arrow_csv.CSVWriter(path, batch.schema), batch.schema
-            writer.write_batch(_alike(batch, schema))
-            rows += len(batch)
-    finally:
-        if writer is not None:
-            writer.close()
     return rows
 
 
@@ -276,7 +257,7 @@ def apply_class_calibrator(
     name = logits if logits is not None else calibrator.columns.get(LOGITS)
     if name is None:
         raise UsageError("logits: the calibrator does not say which column it was fitted to; give --logits.")
-    new, looks = new_columns(calibrator, out, column), _Looks()
+    new, looks = new_columns(calibrator, out, column), ProbabilityLook()
 
     def calibrated(rows: Read) -> dict[str, Any]:
         p = calibrator.proba_of(rows)
@@ -285,8 +266,15 @@ def apply_class_calibrator(
         found = [pa.array(values) for values in p.T] if _is_csv(out) else [_lists(p)]
         return dict(zip(new, [*found, pa.array(top)], strict=True))
 
+    def refuse_probabilities() -> None:
+        """A calibrator of logits says nothing true about probabilities."""
+        if looks.where is not None:
+            raise_first([probabilities_error(*looks.where)])
+
     columns = Columns(names={LOGITS: name})
-    return write_applied(data, out, columns, calibrated, new=new, overwrite=overwrite, at_end=looks.refuse)
+    return write_applied(
+        data, out, columns, calibrated, new=new, overwrite=overwrite, at_end=refuse_probabilities
+    )
 
 
 def new_columns(
@@ -308,21 +296,19 @@ def new_columns(
     return (*(f"{beginning}_{k}" for k in range(calibrator.classes)), last)
 
 
-class _Looks:
-    """Whether all logits so far look like probabilities."""
+class ProbabilityLook:
+    """Whether all logits so far look like probabilities: then `where` names the first table and its column."""
 
     def __init__(self) -> None:
-        self._where: tuple[str, str] | None = None  # the first table and its column
-        self._probabilities = True
+        self.where: tuple[str, str] | None = None
+        self._so_far = True
 
     def add(self, rows: Read) -> None:
-        self._where = self._where or (rows.table.label, rows.columns.names[LOGITS])
-        self._probabilities = self._probabilities and looks_like_probabilities(rows.chunk.columns[LOGITS])
-
-    def refuse(self) -> None:
-        """A calibrator of logits says nothing true about probabilities."""
-        if self._where is not None and self._probabilities:
-            raise_first([probabilities_error(*self._where)])
+        """See some more rows."""
+        if self._so_far:
+            self.where = self.where or (rows.table.label, rows.columns.names[LOGITS])
+            self._so_far = looks_like_probabilities(rows.chunk.columns[LOGITS])
+            self.where = self.where if self._so_far else None
 
 
 def _is_csv(out: str | os.PathLike[str]) -> bool:

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import inspect
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
 from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fedassay.artefacts.stored_calibrator import Calibrator, ClassCalibrator, checked_scores, most_probable
+from fedassay.data.tables import ArrayRows
 from fedassay.errors import DataError, UsageError
 from fedassay.protocol.arrays import Floats
-from fedassay.protocol.vocabulary import NO_NOISE, Batch
+from fedassay.protocol.vocabulary import NO_NOISE
 from fedassay.summaries.score_histogram import ScoreHistogram
 from fedassay.tasks.calibration import Calibrate, fit
 from fedassay.tasks.calibration.parameters import CalibrationMethod
@@ -276,7 +276,7 @@ class FederatedCalibrator(Conventions):
             transform="mixed" if task.transform == "auto" else task.transform,
             height=EXACT_HEIGHT if task.height is None else task.height,
         )
-        total, _ = histogram.measure(_InMemory(scores, codes.astype(np.int8)), {})
+        total, _ = histogram.measure(ArrayRows(columns={"score": scores, "label": codes.astype(np.int8)}), {})
         choice = fit(histogram.read(total).evidence(NO_NOISE), task.method, bins=task.bins)
         if choice.fitted is None:
             raise DataError(f"method {self.method}: {choice.reason}.")
@@ -308,15 +308,3 @@ class FederatedCalibrator(Conventions):
 
     def __sklearn_tags__(self) -> Any:
         return classifier_tags(multi_class=False, one_d_array=True)
-
-
-class _InMemory:
-    """Scores and labels as the rows of one client."""
-
-    def __init__(self, scores: Floats, labels: NDArray[np.int8]) -> None:
-        self._batch: dict[str, NDArray[Any]] = {"score": scores, "label": labels}
-
-    def batches(self) -> Iterator[Batch]:
-        """See `protocol.Rows`."""
-        if len(self._batch["score"]):
-            yield self._batch

@@ -24,10 +24,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fedassay.artefacts.conformal_file import FORMAT, KIND, fields_from_json, fields_of
 from fedassay.artefacts.reading import Read, read_arrays
-from fedassay.artefacts.stored import number, read_artefact, words
-from fedassay.artefacts.thresholds import Threshold, check_parts, limits, warnings_of
+from fedassay.artefacts.stored import load_artefact, number, words
+from fedassay.artefacts.thresholds import (
+    FORMAT,
+    KIND,
+    Threshold,
+    check_parts,
+    fields_from_json,
+    fields_of,
+    limits,
+    warnings_of,
+)
 from fedassay.data.lists import FEWEST_CLASSES
 from fedassay.data.logits import looks_like_probabilities, probabilities_warning
 from fedassay.data.schema import CLIENT, LARGEST_CLASS
@@ -477,11 +485,7 @@ class ConformalPredictor:
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> ConformalPredictor:
         """Read an artefact. Anything that is not one is refused with one sentence (`UsageError`)."""
-        content = read_artefact(path)
-        try:
-            return cls.from_json(content)
-        except UsageError as error:
-            raise UsageError(f"{path}: {error}") from error
+        return load_artefact(path, cls.from_json)
 
     @classmethod
     def from_json(cls, content: object) -> ConformalPredictor:

@@ -6,35 +6,26 @@ import os
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
-from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from fedassay.artefacts.apply import write_applied
+from fedassay.artefacts.apply import ProbabilityLook, write_applied
 from fedassay.artefacts.conformal import ConformalPredictor
 from fedassay.artefacts.reading import Read
 from fedassay.artefacts.thresholds import rows_of_parts, warnings_of
-from fedassay.data.logits import looks_like_probabilities, probabilities_warning
-from fedassay.data.schema import CLIENT, Columns
+from fedassay.data.logits import probabilities_warning
+from fedassay.data.schema import CLIENT, LOGITS, Columns
 from fedassay.errors import UsageError
 
 LOWER, UPPER, SET, SIZE = "lower", "upper", "prediction_set", "set_size"
 
-OPTIONS: Mapping[str, str] = MappingProxyType(
-    {
-        "prediction": "--prediction",
-        "scale": "--scale",
-        "lower": "--lower",
-        "upper": "--upper",
-        "logits": "--logits",
-        "score": "--score",
-        "group": "--by",
-        CLIENT: "--client",
-    }
-)
+OPTIONS: Mapping[str, str] = {
+    **{role: f"--{role}" for role in ("prediction", "scale", "lower", "upper", LOGITS, "score", CLIENT)},
+    "group": "--by",
+}
 """What the command line calls the column in each role."""
 
 
@@ -107,20 +98,18 @@ class _Seen:
         self._rows: Counter[str] | None = (
             Counter() if infinite and predictor.by in ("group", CLIENT) else None
         )
-        self._logits: tuple[str, str] | None = None  # the first table and its column
-        self._probabilities = "logits" in predictor.inputs
+        self._look = ProbabilityLook()
 
     def add(self, rows: Read) -> None:
         if self._rows is not None:
             self._rows += rows_of_parts(self._predictor.by, self._predictor.thresholds, rows)
-        if self._probabilities:
-            self._logits = self._logits or (rows.table.label, rows.columns.names["logits"])
-            self._probabilities = looks_like_probabilities(rows.chunk.columns["logits"])
+        if LOGITS in self._predictor.inputs:
+            self._look.add(rows)
 
     def warnings(self) -> tuple[str, ...]:
         found = warnings_of(self._predictor.by, self._predictor.thresholds, self._rows)
-        if self._probabilities and self._logits is not None:
-            found += (probabilities_warning(*self._logits).sentence(),)
+        if self._look.where is not None:
+            found += (probabilities_warning(*self._look.where).sentence(),)
         return found
 
 

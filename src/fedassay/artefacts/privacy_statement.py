@@ -146,10 +146,7 @@ def privacy_statement(document: _Document, *, training: Budget | None) -> dict[s
         "trust_model": privacy["trust_model"],
         "trusted": TRUST_CARDS[privacy["trust_model"]].trusted,
         "simulated": privacy["simulated"],
-        "implementation": [
-            SIMULATED if privacy["simulated"] else RELEASED,
-            *IMPLEMENTATION,
-        ],
+        "implementation": [SIMULATED if privacy["simulated"] else RELEASED, *IMPLEMENTATION],
         "assumptions": list(ASSUMPTIONS),
         "security": SECURITY,
         "data_collection": COLLECTION,

@@ -32,7 +32,7 @@ def read_artefact(path: str | os.PathLike[str]) -> Any:
     try:
         if where.stat().st_size > LARGEST:
             raise UsageError(f"{where}: got {where.stat().st_size:,} bytes, no artefact is that large.")
-        return json.loads(where.read_text(encoding="utf-8"), parse_constant=_no_constant)
+        return json.loads(where.read_text(encoding="utf-8"), parse_constant=no_constant)
     except OSError as error:
         raise UsageError(f"{where}: cannot be read ({error.strerror}), {_EXPECTED}") from error
     except (ValueError, RecursionError) as error:
@@ -73,7 +73,8 @@ def save_artefact(path: str | os.PathLike[str], content: Mapping[str, Any]) -> N
     write_atomically(Path(path), text)
 
 
-def _no_constant(name: str) -> NoReturn:
+def no_constant(name: str) -> NoReturn:
+    """Refuse what Python reads as a number and JSON does not."""
     raise ValueError(f"{name} is not a number")
 
 
@@ -179,7 +180,6 @@ def _kind(value: object) -> str:
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 _HASH = re.compile(r"[0-9a-f]{64}")
-_CHUNK = 1 << 20
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -233,11 +233,8 @@ def plain_name(name: str) -> str:
 def hashed(folder: Path, name: str) -> HashedFile:
     """The file of this name as it is now. Raises `UsageError` if there is none, or it is not an ordinary file."""
     with _opened(folder, name) as file:
-        digest, length = hashlib.sha256(), 0
-        while chunk := file.read(_CHUNK):
-            digest.update(chunk)
-            length += len(chunk)
-    return HashedFile(name=name, bytes=length, sha256=digest.hexdigest())
+        digest = hashlib.file_digest(file, "sha256").hexdigest()
+        return HashedFile(name=name, bytes=file.tell(), sha256=digest)
 
 
 def content_of(folder: Path, name: str, *, largest: int) -> bytes:

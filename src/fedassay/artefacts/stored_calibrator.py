@@ -110,14 +110,10 @@ class StoredCalibrator(Generic[M]):
             raise UsageError(_mistaken("result", other, cls.artefact, "of"))
         return cls(
             map=cls.read_map(results["calibrator"]),
-            method=results["method"],
-            parameters=results["parameters"],
             columns={role: _column(result.parameters, role) for role in cls.roles},
-            recommended=results["recommended"],
-            reason=results["reason"],
             privacy=dict(result.privacy),
             fedassay=result.fedassay,
-            **{name: results[name] for name in cls.more},
+            **{name: results[name] for name in ("method", "parameters", "recommended", "reason", *cls.more)},
         )
 
     # --- file ------------------------------------------------------------------------------------------------

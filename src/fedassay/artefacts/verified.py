@@ -8,10 +8,16 @@ from enum import Enum, StrEnum
 from pathlib import Path
 from typing import Any
 
-from fedassay.artefacts import openings
-from fedassay.artefacts.certificate import CERTIFICATE, KEY_OF_THE_STUDY, RESULT, asked_of
-from fedassay.artefacts.certificate_ledger import doubts
-from fedassay.artefacts.certificate_reading import PROMISED, Certificate, parsed_result
+from fedassay.artefacts.certificate import (
+    CERTIFICATE,
+    KEY_OF_THE_STUDY,
+    PROMISED,
+    RESULT,
+    Certificate,
+    asked_of,
+    parsed_result,
+)
+from fedassay.artefacts.certificate_ledger import doubts, opening_doubts, openings_in_words
 from fedassay.artefacts.stored import LARGEST, HashedFile, content_of, hashed
 from fedassay.crypto.identity import fingerprint, key_to_text
 from fedassay.data.findings import shown
@@ -242,10 +248,10 @@ def _ledger(certificate: Certificate) -> Iterator[Check]:
 def _openings(certificate: Certificate) -> Iterator[Check]:
     """Whether members have signed the sets of clients whose totals they opened."""
     content = certificate.content["openings"]
-    found = list(openings.doubts(content, certificate.ledger, certificate.privacy))
+    found = list(opening_doubts(content, certificate.ledger, certificate.privacy))
     yield from (_wrong("openings", text[0].upper() + text[1:]) for text in found)
     if content and not found:
-        yield _holds("openings", openings.in_words(content))
+        yield _holds("openings", openings_in_words(content))
         yield _note(
             "openings",
             "The sites' keys are those that these sites have pinned; whose they are was not checked.",

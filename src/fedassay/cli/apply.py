@@ -12,9 +12,9 @@ from rich.markup import escape
 from fedassay.artefacts.apply import COLUMN, apply_calibrator, apply_class_calibrator, new_columns
 from fedassay.artefacts.conformal import ConformalPredictor
 from fedassay.artefacts.conformal_apply import OPTIONS, apply_conformal
-from fedassay.artefacts.conformal_file import KIND
 from fedassay.artefacts.stored import errors_of, read_artefact
 from fedassay.artefacts.stored_calibrator import Calibrator, ClassCalibrator, calibrator_from_json
+from fedassay.artefacts.thresholds import KIND
 from fedassay.cli import options, output
 from fedassay.cli.command import Argument, ColumnsOf, Option, takes
 from fedassay.errors import UsageError

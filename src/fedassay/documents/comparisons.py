@@ -19,13 +19,12 @@ from fedassay.documents.blocks import (
     reasons,
     table,
 )
+from fedassay.documents.figures import OTHER
 from fedassay.documents.palette import BLUE, INK, MUTED
 from fedassay.protocol.metrics import METRICS, compared
 
 MOST = 5
 """Metrics that a table of groups or sites has room for."""
-
-OTHER = "other"
 
 _WIDTH = 230
 _KINDS = (("one", BLUE, "square"), ("all", INK, "diamond"), ("new", MUTED, "circle"))

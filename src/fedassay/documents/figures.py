@@ -6,6 +6,9 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
+OTHER = "other"
+"""The group of all rows whose group was not declared."""
+
 
 def number(value: float | None, *, width: float | None = None) -> str:
     """A value with as many digits as its interval's width deserves: the second digit of the half-width.

@@ -28,45 +28,36 @@ class LeafCovariance(Protocol):
     @property
     def exact(self) -> bool:
         """Whether there is no noise."""
-        ...
 
     @property
     def reach(self) -> float:
         """No draw of noise weighs more in the sum of the first leaves, nor in that of the others."""
-        ...
 
     @property
     def total_variance(self) -> float:
         """The variance of the sum of all leaves."""
-        ...
 
     @property
     def leaf_variance(self) -> float:
         """The variance of one leaf estimate; if they differ, the mean."""
-        ...
 
     @property
     def prefix_variances(self) -> Floats:
         """The variance of the sum of the first r leaves, for r = 0..leaves."""
-        ...
 
     @property
     def prefix_total_covariances(self) -> Floats:
         """The covariance of the sum of the first r leaves with the sum of all, for r = 0..leaves."""
-        ...
 
     @property
     def sign_trace(self) -> float:
         """tr(S^T C S C) with S_ij = sign(i - j)."""
-        ...
 
     def variance(self, weights: Floats) -> float:
         """The variance of a weighted sum of leaf estimates."""
-        ...
 
     def covariance(self, weights: Floats) -> Floats:
         """The joint covariance of several such sums, one per row of `weights`."""
-        ...
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -88,6 +79,11 @@ class PrefixNoise:
     def across(self) -> Floats:
         """The covariances of below and above."""
         return self.joint - self.below
+
+    def halves(self, edge: int) -> Floats:
+        """The joint covariance of the rows above an edge and of those below it."""
+        across = self.across[edge]
+        return np.array([[self.above[edge], across], [across, self.below[edge]]])
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -124,11 +120,7 @@ class NodeNoise:
 
     def confusion(self, edge: int) -> Floats:
         """The noise covariance of TP, FN, FP and TN at an edge."""
-        one = self.positives
-        above, across, below = one.above[edge], one.across[edge], one.below[edge]
-        covariance = np.zeros((4, 4))
-        covariance[:2, :2] = covariance[2:, 2:] = [[above, across], [across, below]]
-        return covariance
+        return np.asarray(np.kron(np.eye(2), self.positives.halves(edge)), dtype=np.float64)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -201,9 +193,7 @@ class LevelReports:
         covariance = np.zeros((4, 4))
         counts, sums = [], []
         for start, one in zip((0, 2), self._classes, strict=True):
-            part = slice(start, start + 2)
-            above, across, below = one.alone.above[edge], one.alone.across[edge], one.alone.below[edge]
-            covariance[part, part] = [[above, across], [across, below]]
+            covariance[start : start + 2, start : start + 2] = one.alone.halves(edge)
             counts += [one.below[-1] - one.below[edge], one.below[edge]]
             sums += [one.first[:, -1] - one.first[:, edge], one.first[:, edge]]
         by_level = np.array(sums)

@@ -7,6 +7,7 @@ leaves are weights of F by parts, Σ_i a_i (F_{i+1} - F_i) = Σ_r (a_{r-1} - a_r
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -20,7 +21,27 @@ _LARGEST_SQUARE = 1 << 11
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class PathCovariance:
+class DrawnCovariance(ABC):
+    """The covariance of a mechanism whose draws all have one variance."""
+
+    draw_variance: float
+
+    @property
+    def exact(self) -> bool:
+        """Whether there is no noise."""
+        return self.draw_variance == 0
+
+    @abstractmethod
+    def covariance(self, weights: Floats) -> Floats:
+        """The joint covariance of several sums of leaf estimates, from one row of weights for each."""
+
+    def variance(self, weights: Floats) -> float:
+        """The variance of a weighted sum of leaf estimates."""
+        return float(self.covariance(weights[None])[0, 0])
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class PathCovariance(DrawnCovariance):
     """The mechanism ``path``: F_r gets the draws of all nodes over leaf r-1, from the leaf to the root.
 
     Parameters
@@ -42,13 +63,7 @@ class PathCovariance:
     """
 
     points: int
-    draw_variance: float
     multiplier: int = 1
-
-    @property
-    def exact(self) -> bool:
-        """Whether there is no noise."""
-        return self.draw_variance == 0
 
     @property
     def reach(self) -> float:
@@ -89,10 +104,6 @@ class PathCovariance:
         shared = sum((places >> k) == ((self.points - 1) >> k) for k in range(self._levels))
         return np.concatenate([[0.0], self._unit * np.asarray(shared, dtype=np.float64)])
 
-    def variance(self, weights: Floats) -> float:
-        """The variance of a weighted sum of leaf estimates."""
-        return float(self.covariance(weights[None])[0, 0])
-
     def covariance(self, weights: Floats) -> Floats:
         """The joint covariance of several such sums: Σ_l, over blocks, of products of their sums of weights of F."""
         sums = _by_parts(weights)
@@ -120,7 +131,7 @@ class PathCovariance:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class RootCovariance:
+class RootCovariance(DrawnCovariance):
     """The mechanism ``factorised``: F_r = Σ_{k<r} g_{r-1-k} x_k, with one draw in each x_k.
 
     Parameters
@@ -141,12 +152,6 @@ class RootCovariance:
     """
 
     response: Floats
-    draw_variance: float
-
-    @property
-    def exact(self) -> bool:
-        """Whether there is no noise."""
-        return self.draw_variance == 0
 
     @cached_property
     def reach(self) -> float:
@@ -176,10 +181,6 @@ class RootCovariance:
         spectrum = rfft(g, 2 * N)
         correlation = irfft(spectrum * spectrum.conj(), 2 * N)[:N]
         return np.asarray(self.draw_variance * np.concatenate([[0.0], correlation[::-1]]))
-
-    def variance(self, weights: Floats) -> float:
-        """The variance of a weighted sum of leaf estimates."""
-        return float(self.covariance(weights[None])[0, 0])
 
     def covariance(self, weights: Floats) -> Floats:
         """The joint covariance of several such sums, from their weights of the draws, Σ_r g_{r-k} c_r."""

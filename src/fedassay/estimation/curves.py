@@ -27,6 +27,7 @@ from fedassay.estimation.confusion import Confusion, net_benefit
 from fedassay.estimation.count_noise import LevelReports
 from fedassay.estimation.evidence import ENOUGH, Evidence
 from fedassay.estimation.intervals import share_interval, z_value
+from fedassay.estimation.least_squares import report_reach
 from fedassay.estimation.metric import LEVEL, Undefined
 from fedassay.estimation.ratios import prevalence
 from fedassay.protocol.arrays import Floats
@@ -195,9 +196,7 @@ def report_half_width(noise: Noise, variance: float, points: int, error: float) 
     |x| < 3 and π in [0, 1]. So Bernstein's inequality holds with v = Σ_k (M V |w_k|² + 2 Σ n w²)/f_k and c =
     1/((½ - q) min f_k), because no weight of these sums exceeds 1.
     """
-    half_minus_q = math.tanh(1 / (2 * noise.scale)) / 2  # ½ - 1/(e^ε + 1)
-    largest = 1 / (half_minus_q * min(noise.reporting))
-    return bernstein_half_width(variance, largest, points=points, error=error)
+    return bernstein_half_width(variance, report_reach(noise), points=points, error=error)
 
 
 # --- curves with simultaneous bands -------------------------------------------------------------------------

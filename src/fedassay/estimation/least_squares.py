@@ -221,6 +221,12 @@ def bit_variances(noise: Noise) -> tuple[float, ...]:
     return tuple(noise.variance / (len(noise.reporting) * part) for part in noise.reporting)
 
 
+def report_reach(noise: Noise) -> float:
+    """The largest change that a bit makes, 1/((½ - q) min f_k), where no node weighs more than 1."""
+    half_minus_q = math.tanh(1 / (2 * noise.scale)) / 2  # ½ - 1/(e^ε + 1)
+    return 1 / (half_minus_q * min(noise.reporting))
+
+
 def reporting_clients(noise: Noise) -> float:
     """How many clients reported, those without a row included, where each reports on one partition.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
@@ -26,15 +27,7 @@ def roc_auc(evidence: Evidence, *, level: float = LEVEL) -> Metric:
     * privacy: the numerator is bilinear in two histograms with independent noise, so its variance has an
       exact second-order term; see `auc_privacy_variance`.
     """
-    P, N = evidence.require_classes()
-    value, by_positive, by_negative = auc_influence(evidence)
-    estimate = Estimate(
-        value=value,
-        sampling_variance=evidence.sampling_variance(by_positive, by_negative),
-        privacy_variance=auc_privacy_variance(evidence, value, by_positive, by_negative),
-        discretisation=auc_binning_bound(evidence),
-    )
-    return bounded(estimate, size=min(P, N), level=level)
+    return _auc(evidence, auc_privacy_variance, level=level)
 
 
 @estimator
@@ -43,17 +36,24 @@ def expected_roc_auc(evidence: Evidence, *, level: float = LEVEL) -> Metric:
 
     `sampling` is that of exact counts, which noise does not make uncertain.
     """
+    metric = _auc(evidence, expected_auc_noise_variance, level=level)
+    _, by_positive, by_negative = auc_influence(evidence)
+    exact = Evidence.exactly(edges=evidence.edges, positives=evidence.positives, negatives=evidence.negatives)
+    return replace(metric, sampling=math.sqrt(max(0.0, exact.sampling_variance(by_positive, by_negative))))
+
+
+def _auc(
+    evidence: Evidence, noise_variance: Callable[[Evidence, float, Floats, Floats], float], *, level: float
+) -> Metric:
     P, N = evidence.require_classes()
     value, by_positive, by_negative = auc_influence(evidence)
     estimate = Estimate(
         value=value,
         sampling_variance=evidence.sampling_variance(by_positive, by_negative),
-        privacy_variance=expected_auc_noise_variance(evidence, value, by_positive, by_negative),
+        privacy_variance=noise_variance(evidence, value, by_positive, by_negative),
         discretisation=auc_binning_bound(evidence),
     )
-    metric = bounded(estimate, size=min(P, N), level=level)
-    exact = Evidence.exactly(edges=evidence.edges, positives=evidence.positives, negatives=evidence.negatives)
-    return replace(metric, sampling=math.sqrt(max(0.0, exact.sampling_variance(by_positive, by_negative))))
+    return bounded(estimate, size=min(P, N), level=level)
 
 
 def expected_auc_noise_variance(

@@ -13,8 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fedassay.artefacts.certificate import CERTIFICATE, RESULT, certify
-from fedassay.artefacts.certificate_reading import Certificate
+from fedassay.artefacts.certificate import CERTIFICATE, RESULT, Certificate, certify
 from fedassay.artefacts.stored import LARGEST, content_of, hashed
 from fedassay.crypto.identity import Identity, key_to_text
 from fedassay.documents.blocks import Document

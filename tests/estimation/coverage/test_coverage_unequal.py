@@ -15,18 +15,16 @@ from fedassay.errors import DataError, UsageError
 from fedassay.estimation.coverage import (
     CoverageLaw,
     Rule,
-    TooSmall,
     UnequalLaw,
     best_pair,
     best_ranks,
     best_server_rank,
     scores_needed,
     split_ranks,
-    too_small,
 )
-from fedassay.estimation.coverage.law import largest_miss
-from fedassay.estimation.coverage.ranks import SHIFTS, shifted_ranks
+from fedassay.estimation.coverage.law import largest_miss, split_rows
 from fedassay.estimation.coverage.senders import Senders, upper_tails
+from fedassay.estimation.coverage.unequal import SHIFTS, shifted_ranks
 from stated import Verify
 
 EXACT = 1e-12
@@ -199,15 +197,12 @@ def test_clients_with_too_few_rows_send_infinity_and_change_nothing() -> None:
         assert (trivial.probability_at_least(1.0), trivial.quantile(0.1)) == (1, 1)
 
 
-def test_clients_with_too_few_rows_are_named() -> None:
-    rows = [100, 8, 9, 0, 20]
-    assert too_small(rows, 0.9) == (TooSmall(1, 8, 9), TooSmall(3, 0, 9))
-    ranks = split_ranks(rows, 0.9)
-    assert [j for j, n in enumerate(rows) if ranks[j] > n] == [1, 3]
-    for level in (0.5, 0.8, 0.95, 0.99):
-        needed = too_small([0], level)[0].needed
-        assert split_ranks([needed], level)[0] <= needed
-        assert split_ranks([needed - 1], level)[0] > needed - 1
+@pytest.mark.parametrize("level", [0.5, 0.8, 0.95, 0.99])
+def test_the_papers_ranks_need_so_many_rows(level: float) -> None:
+    needed = split_rows(level)
+    ranks = split_ranks([needed, needed - 1], level)
+    assert ranks[0] <= needed
+    assert ranks[1] > needed - 1
 
 
 def test_what_is_no_law_is_refused() -> None:
@@ -280,7 +275,7 @@ def test_shifted_ranks_are_valid_and_no_worse_than_the_papers(seed: int) -> None
         found = best_ranks(rows, level, confidence=confidence)
         assert found.mean >= level - EXACT
         assert confidence is None or found.probability_at_least(level) >= confidence - EXACT
-        enough = {j for j in range(len(rows)) if j not in {x.client for x in too_small(rows, level)}}
+        enough = {j for j, n in enumerate(rows) if n >= split_rows(level)}
         assert not enough & set(found.infinite)
         try:
             plain = best_server_rank(rows, split_ranks(rows, level), level, confidence=confidence)
@@ -292,7 +287,7 @@ def test_shifted_ranks_are_valid_and_no_worse_than_the_papers(seed: int) -> None
 def test_a_shift_lets_small_clients_take_part() -> None:
     rows = tuple(int(n) for n in np.random.default_rng(0).integers(5, 12, 100))
     plain, found = best_ranks(rows, 0.9, rule="paper"), best_ranks(rows, 0.9)
-    assert len(plain.infinite) == len(too_small(rows, 0.9)) > 40
+    assert len(plain.infinite) == sum(n < split_rows(0.9) for n in rows) > 40
     assert found.infinite == ()
     assert error_of(found, 0.9) < 0.75 * error_of(plain, 0.9)
 

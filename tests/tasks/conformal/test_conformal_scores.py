@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import numpy as np
@@ -10,14 +9,7 @@ import pytest
 from scipy.special import softmax
 
 import fedassay
-from conformal_artefacts import class_rows, regression_rows
-
-
-def split(scores: np.ndarray, level: float = 0.9) -> float:
-    """Split conformal prediction, as numpy has it; half a rank keeps away from rounding."""
-    rank = math.ceil((len(scores) + 1) * level - 1e-9)
-    return float(np.quantile(scores, (rank - 0.5) / len(scores), method="inverted_cdf"))
-
+from conformal_artefacts import binary_rows, class_rows, regression_rows, rows_by_site, split
 
 # --- scores ---------------------------------------------------------------------------------------------
 
@@ -38,17 +30,20 @@ SCORES = {
         lambda d: np.maximum(d["a"] - d["y"], d["y"] - d["b"]),
     ),
     "conformity": ({"conformity": "y"}, lambda d: d["y"]),
+    "binary": (
+        {"label": "y", "score": "p", "conditional": "none"},
+        lambda d: np.where(d["y"] == 1, 1 - d["p"], d["p"]),
+    ),
 }
-
-
-def rows_by_site(data: dict[str, Any], sites: int = 6) -> dict[str, Any]:
-    return {**data, "site": np.arange(len(next(iter(data.values())))) % sites}
 
 
 @pytest.mark.parametrize("trust", [fedassay.Plain(), fedassay.SecureSum()], ids=lambda trust: trust.name)
 @pytest.mark.parametrize("name", SCORES)
-def test_every_score_of_numbers(name: str, trust: Any) -> None:
-    data, (columns, score) = rows_by_site(regression_rows(600)), SCORES[name]
+def test_every_score_of_a_number(name: str, trust: Any) -> None:
+    data, (columns, score) = (
+        rows_by_site((binary_rows if name == "binary" else regression_rows)(600)),
+        SCORES[name],
+    )
     results = fedassay.conformal(data, client="site", **columns, method="pooled", privacy=trust).results
     wanted = split(score(data))
     assert results["score"]["name"] == name
@@ -110,18 +105,28 @@ def test_each_group_is_as_if_there_were_no_other(method: str, trust: Any) -> Non
     assert results["guarantee"]["text"].startswith("For each group: ")
 
 
+CLASSES = {
+    "logits": (class_rows(800, classes=3), {"label": "k", "logits": "z"}),
+    "scores": (binary_rows(1500), {"label": "y", "score": "p"}),
+}
+
+
 @pytest.mark.parametrize("trust", [fedassay.Plain(), fedassay.SecureSum()], ids=lambda trust: trust.name)
 @pytest.mark.parametrize("method", ["qq", "pooled"])
-def test_each_class_is_as_if_there_were_no_other(method: str, trust: Any) -> None:
-    data = rows_by_site(class_rows(800, classes=3), sites=4)
-    terms = {"client": "site", "label": "k", "logits": "z", "method": method, "privacy": trust}
+@pytest.mark.parametrize("name", CLASSES)
+def test_each_class_is_as_if_there_were_no_other(name: str, method: str, trust: Any) -> None:
+    rows, columns = CLASSES[name]
+    data, terms = (
+        rows_by_site(rows, sites=4),
+        {"client": "site", **columns, "method": method, "privacy": trust},
+    )
     terms["simulation"] = modest(trust)
     results = fedassay.conformal(data, conditional="class", **terms).results
-    assert list(results["groups"]) == ["0", "1", "2"]
-    for name in results["groups"]:
-        single = alone(data, data["k"] == int(name), **terms)
+    assert list(results["groups"]) == ["0", "1", "2"][: 3 if name == "logits" else 2]
+    for label in results["groups"]:
+        single = alone(data, data[columns["label"]] == int(label), conditional="none", **terms)
         for key in ("threshold", "pair", "rows", "coverage_law"):
-            assert results["groups"][name][key] == single[key], key
+            assert results["groups"][label][key] == single[key], key
 
 
 def test_a_rare_class_has_the_set_of_everything_and_the_others_their_own() -> None:

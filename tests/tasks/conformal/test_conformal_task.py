@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from conformal_drive import drive, setting_of
+from conformal_drive import drive, normal_clients, setting_of
 from fedassay.errors import FedassayError, UnsupportedQuery, UsageError
 from fedassay.protocol.vocabulary import Collect, Part, Select, Sum
 from fedassay.summaries.distribution.tree import ValueTree
@@ -181,17 +181,12 @@ def test_as_many_clients_as_ranks_can_be_found_for() -> None:
 # --- what is said ---------------------------------------------------------------------------------------
 
 
-def clients_of(rows: tuple[int, ...]) -> list[dict[str, np.ndarray]]:
-    rng = np.random.default_rng(0)
-    return [{"conformity": np.abs(rng.normal(size=n))} for n in rows]
-
-
 @pytest.mark.parametrize("guarantee", ["marginal", "training-conditional"])
 @pytest.mark.parametrize("setting", [name for name in SETTINGS if not name.startswith("one row")])
 def test_the_promise_in_words_and_numbers(setting: str, guarantee: str) -> None:
     promised = {} if guarantee == "marginal" else {"confidence": 0.8}
     task = Conformal(score_range=RANGE, guarantee=guarantee, bins=64, **promised)
-    results = drive(task, SETTINGS[setting], clients_of((100,) * 10))
+    results = drive(task, SETTINGS[setting], normal_clients((100,) * 10))
     assert json.loads(json.dumps(results, allow_nan=False)) == results
     promise, law = results["guarantee"], results["coverage_law"]
     assert promise["kind"] == guarantee
@@ -220,13 +215,13 @@ def test_private_choices_by_the_published_rule_keep_a_confidence_too() -> None:
     task = Conformal(
         method="qq-paper", score_range=RANGE, guarantee="training-conditional", confidence=0.95, bins=64
     )
-    results = drive(task, SETTINGS["local-dp"], clients_of((100,) * 10))
+    results = drive(task, SETTINGS["local-dp"], normal_clients((100,) * 10))
     assert results["guarantee"]["probability"] >= 0.95
     assert results["gamma"] > 0
 
 
 def test_everything_covers_everything() -> None:
-    found = Found.everything("there are too few rows.", rows=3.0, clients=2)
+    found = Found.everything("there are too few rows.", clients=2)
     for confidence in (None, 0.9):
         described = found.to_json(level=0.9, confidence=confidence)
         assert described["reason"] == "there are too few rows"

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 from scipy.stats import beta
 
-from conformal_drive import drive, setting_of
+from conformal_artefacts import split
+from conformal_drive import Columns, drive, normal_clients, setting_of
 from fedassay.estimation.coverage import best_server_rank
 from fedassay.estimation.coverage.law import split_rank
 from fedassay.summaries.local_quantiles import ladder, local_rank
@@ -22,24 +23,13 @@ RANGE = (0.0, 4.0)
 STEP = 4.0 / ((1 << 14) - 1)
 
 
-def clients_of(rows: tuple[int, ...], seed: int = 0) -> list[dict[str, np.ndarray]]:
-    rng = np.random.default_rng(seed)
-    return [{"conformity": np.abs(rng.normal(size=n))} for n in rows]
-
-
-def pooled(clients: list[dict[str, np.ndarray]]) -> np.ndarray:
+def pooled(clients: list[Columns]) -> np.ndarray:
     return np.sort(np.concatenate([one["conformity"] for one in clients]))
 
 
 def found(method: str, rows: tuple[int, ...], trust: Any = None, **fields: Any) -> dict[str, Any]:
     task = Conformal(method=method, **{"score_range": RANGE, **fields})
-    return drive(task, setting_of(trust or Plain(), clients=len(rows)), clients_of(rows))
-
-
-def split(scores: np.ndarray, level: float = 0.9) -> float:
-    """Split conformal prediction, as numpy has it; half a rank keeps away from rounding."""
-    rank = math.ceil((len(scores) + 1) * level - 1e-9)
-    return float(np.quantile(scores, (rank - 0.5) / len(scores), method="inverted_cdf"))
+    return drive(task, setting_of(trust or Plain(), clients=len(rows)), normal_clients(rows))
 
 
 def rounded_up(score: float) -> float:
@@ -57,7 +47,7 @@ def test_pooled_is_split_conformal_prediction_rounded_up(
     trust: Any, rows: tuple[int, ...], level: float
 ) -> None:
     results = found("pooled", rows, trust, level=level)
-    scores = pooled(clients_of(rows))
+    scores = pooled(normal_clients(rows))
     assert results["rank"] == split_rank(len(scores), level) == math.ceil(level * (len(scores) + 1))
     assert results["threshold"] == pytest.approx(rounded_up(split(scores, level)), abs=1e-9)
     assert results["guarantee"]["coverage"] == pytest.approx(results["rank"] / (len(scores) + 1))
@@ -69,7 +59,9 @@ def test_pooled_with_confidence_takes_the_rank_whose_beta_law_says_so() -> None:
     results = found("pooled", EQUAL, guarantee="training-conditional", confidence=0.95)
     law, rank = results["coverage_law"], results["rank"]
     assert beta(rank, 1001 - rank).sf(0.9) >= 0.95 > beta(rank - 1, 1002 - rank).sf(0.9)
-    assert results["threshold"] == pytest.approx(rounded_up(pooled(clients_of(EQUAL))[rank - 1]), abs=1e-9)
+    assert results["threshold"] == pytest.approx(
+        rounded_up(pooled(normal_clients(EQUAL))[rank - 1]), abs=1e-9
+    )
     assert law["mean"] == pytest.approx(rank / 1001)
     assert results["guarantee"]["kind"] == "training-conditional"
     assert results["guarantee"]["probability"] == pytest.approx(beta(rank, 1001 - rank).sf(0.9))
@@ -80,14 +72,14 @@ def test_the_number_of_bins_is_what_was_asked_for_up_to_a_power_of_two(bins: int
     results = found("pooled", EQUAL, bins=bins)
     step = 4.0 / ((1 << (bins - 1).bit_length()) - 1)
     assert results["step"] == pytest.approx(step)
-    score = split(pooled(clients_of(EQUAL)))
+    score = split(pooled(normal_clients(EQUAL)))
     assert results["threshold"] == pytest.approx(math.ceil(score / step) * step)
 
 
 def test_weighted_counts_one_new_row_for_each_client() -> None:
     for rows in (EQUAL, UNEQUAL):
         results = found("weighted", rows)
-        scores = pooled(clients_of(rows))
+        scores = pooled(normal_clients(rows))
         rank = math.ceil(0.9 * (len(scores) + len(rows)) - 1e-9)
         assert results["rank"] == rank
         assert results["threshold"] == pytest.approx(rounded_up(scores[rank - 1]), abs=1e-9)
@@ -130,7 +122,7 @@ def by_hand(rows: tuple[int, ...], ranks: list[int], k: int) -> float:
     """The k-th smallest of the clients' order statistics, +∞ where a client has none."""
     sent = [
         np.sort(one["conformity"])[rank - 1] if 1 <= rank <= n else math.inf
-        for one, n, rank in zip(clients_of(rows), rows, ranks, strict=True)
+        for one, n, rank in zip(normal_clients(rows), rows, ranks, strict=True)
     ]
     return float(np.sort(sent)[k - 1])
 
@@ -142,7 +134,7 @@ def test_equal_clients_have_the_pair_of_the_method(method: str, pair: tuple[int,
     assert results["threshold"] == by_hand(EQUAL, [pair[0]] * 10, pair[1])
     assert results["coverage_law"]["exact"] is True
     assert [one["rank"] for one in results["sites"]] == [pair[0]] * 10
-    for one, client in zip(results["sites"], clients_of(EQUAL), strict=True):
+    for one, client in zip(results["sites"], normal_clients(EQUAL), strict=True):
         assert one["score"] == np.sort(client["conformity"])[pair[0] - 1]
 
 
@@ -195,7 +187,9 @@ def test_votes_of_unequal_clients_take_what_is_at_least_as_safe() -> None:
 
 def test_average_is_the_mean_of_the_clients_own_quantiles() -> None:
     results = found("average", UNEQUAL)
-    own = [split(np.asarray(one["conformity"])) for one in clients_of(UNEQUAL) if len(one["conformity"]) >= 9]
+    own = [
+        split(np.asarray(one["conformity"])) for one in normal_clients(UNEQUAL) if len(one["conformity"]) >= 9
+    ]
     assert results["threshold"] == pytest.approx(np.mean(own))
     assert results["without_a_quantile"] == 3
     assert results["guarantee"]["kind"] == "none"
@@ -206,7 +200,7 @@ def test_average_is_the_mean_of_the_clients_own_quantiles() -> None:
 def test_local_is_each_clients_own_split_conformal_prediction() -> None:
     results = found("local", UNEQUAL)
     assert (results["threshold"], results["infinite"], results["pair"]) == (None, False, None)
-    for one, client in zip(results["sites"], clients_of(UNEQUAL), strict=True):
+    for one, client in zip(results["sites"], normal_clients(UNEQUAL), strict=True):
         scores = client["conformity"]
         assert one["infinite"] == (len(scores) < 9)
         assert one["threshold"] == (None if len(scores) < 9 else split(scores))
@@ -220,7 +214,7 @@ def test_local_with_confidence_needs_more_rows_and_takes_higher_ranks() -> None:
     results = found("local", (200, 28, 29, 9), guarantee="training-conditional", confidence=0.95)
     assert [one["infinite"] for one in results["sites"]] == [False, True, False, True]
     rank = results["sites"][0]["rank"]
-    assert results["sites"][0]["threshold"] == np.sort(clients_of((200,))[0]["conformity"])[rank - 1]
+    assert results["sites"][0]["threshold"] == np.sort(normal_clients((200,))[0]["conformity"])[rank - 1]
     assert rank > split_rank(200, 0.9)
     assert results["guarantee"]["probability"] >= 0.95
 

@@ -13,8 +13,7 @@ from fedassay.estimation.coverage.noise_tail import NoiseTail
 from fedassay.estimation.coverage.pairs import Rule, best_pair, scores_needed
 from fedassay.estimation.coverage.pooled import PooledLaw, fewest_rows, pooled_margin
 from fedassay.estimation.coverage.published_choice import PublishedChoice, published_choice
-from fedassay.estimation.coverage.ranks import best_ranks, best_server_rank
-from fedassay.estimation.coverage.unequal import TooSmall, UnequalLaw, split_ranks, too_small
+from fedassay.estimation.coverage.unequal import UnequalLaw, best_ranks, best_server_rank, split_ranks
 
 __all__ = [
     "ChoiceLaw",
@@ -24,7 +23,6 @@ __all__ = [
     "PooledLaw",
     "PublishedChoice",
     "Rule",
-    "TooSmall",
     "UnequalLaw",
     "best_choice",
     "best_pair",
@@ -35,5 +33,4 @@ __all__ = [
     "published_choice",
     "scores_needed",
     "split_ranks",
-    "too_small",
 ]

@@ -43,6 +43,8 @@ from fedassay.protocol.arrays import AnyFloats, Bools, Ints
 SLOPES = ((1, 2), (1, 1), (2, 1), (4, 1), (8, 1))
 """What is tried for (below, above)."""
 
+STEEPEST = max(below / (below + above) for below, above in SLOPES)
+
 SERVER_RANKS = 24
 """How many server ranks are tried for each of them; all, if there are fewer."""
 
@@ -71,14 +73,7 @@ class ClientChoice:
 
 @lru_cache(maxsize=64)
 def best_choice(
-    clients: int,
-    rows: int,
-    level: float,
-    *,
-    epsilon: float,
-    candidates: int,
-    confidence: float | None = None,
-    slopes: tuple[tuple[int, int], ...] = SLOPES,
+    clients: int, rows: int, level: float, *, epsilon: float, candidates: int, confidence: float | None = None
 ) -> ClientChoice:
     """A valid choice with small sets.
 
@@ -107,10 +102,9 @@ def best_choice(
             "0."
         )
     ask = _Ask(m=clients, n=rows, level=level, candidates=candidates, confidence=confidence)
-    steepest = max(below / (below + above) for below, above in slopes)
-    if not ask.possible(epsilon * steepest):
-        raise DataError(_refusal(ask, epsilon, steepest))
-    return _best(ask, epsilon, _finalists(ask, epsilon, slopes))
+    if not ask.possible(epsilon * STEEPEST):
+        raise DataError(_refusal(ask, epsilon))
+    return _best(ask, epsilon, _finalists(ask, epsilon))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -127,7 +121,8 @@ class _Ask:
         """Whether these pairs have the guarantees asked for."""
         good = np.full(t.shape, fill_value=True)
         if self.confidence is not None:
-            good = self._tail(t, k, rate) <= largest_miss(self.confidence)
+            tail = betainc(k, self.m - k + 1, self._client(t, rate))
+            good = tail <= largest_miss(self.confidence)
         if good.any():
             miss, _ = lowest_moments(self.m, self.n, t[good], k[good], self.candidates, rate)
             good[good] = miss <= largest_miss(self.level)
@@ -169,10 +164,6 @@ class _Ask:
     def _client(self, t: Ints, rate: float) -> AnyFloats:
         return cdf_after_loss(np.full(len(t), self.level), self.n, t, self.candidates, rate)
 
-    def _tail(self, t: Ints, k: Ints, rate: float) -> AnyFloats:
-        found: AnyFloats = betainc(k, self.m - k + 1, self._client(t, rate))
-        return found
-
 
 # --- the search -----------------------------------------------------------------------------------------
 
@@ -187,12 +178,12 @@ class _Candidate(NamedTuple):
     spread: float
 
 
-def _finalists(ask: _Ask, epsilon: float, slopes: tuple[tuple[int, int], ...]) -> list[_Candidate]:
+def _finalists(ask: _Ask, epsilon: float) -> list[_Candidate]:
     """The most promising of all slopes and server ranks, and the one that covers the most, which is valid."""
     k = np.unique(np.linspace(1, ask.m, min(ask.m, SERVER_RANKS)).round().astype(np.int64))
-    grid = _Grid.around(ask, epsilon * min(min(x) / sum(x) for x in slopes))
+    grid = _Grid.around(ask, epsilon * min(min(x) / sum(x) for x in SLOPES))
     found = []
-    for below, above in slopes:
+    for below, above in SLOPES:
         eta = epsilon / (below + above)
         t = grid.targets(ask, k, eta * below)
         pairs = k[t <= ask.n], t[t <= ask.n]
@@ -202,7 +193,7 @@ def _finalists(ask: _Ask, epsilon: float, slopes: tuple[tuple[int, int], ...]) -
             for x in zip(*(each.tolist() for each in (*pairs, spread)), strict=True)
         ]
     found.sort(key=lambda x: x.spread)
-    below, above = max(slopes, key=lambda x: x[0] / x[1])
+    below, above = max(SLOPES, key=lambda x: x[0] / x[1])
     return [*found[:FINALISTS], _Candidate(below, above, ask.m, ask.n, math.inf)]
 
 
@@ -278,11 +269,11 @@ class _Grid:
         return part, np.concatenate([[0.0], (self.s[1:] + self.s[:-1]) / 2, [1.0]])
 
 
-def _refusal(ask: _Ask, epsilon: float, steepest: float) -> str:
+def _refusal(ask: _Ask, epsilon: float) -> str:
     """What was asked for, and what would be enough."""
     enough = would_do(
-        enough_rows(lambda n: replace(ask, n=n).possible(epsilon * steepest), ask.n),
-        enough_epsilon(lambda value: ask.possible(value * steepest), epsilon),
+        enough_rows(lambda n: replace(ask, n=n).possible(epsilon * STEEPEST), ask.n),
+        enough_epsilon(lambda value: ask.possible(value * STEEPEST), epsilon),
     )
     return (
         f"{told(ask.level, ask.confidence)} at ε = {epsilon:.3g}: got {ask.m} clients with {ask.n} rows each and "

@@ -39,7 +39,13 @@ from scipy.optimize import brentq
 from scipy.special import betainc, betaincc, expit, gammaln, xlog1py, xlogy
 
 from fedassay.errors import UsageError
-from fedassay.estimation.coverage.law import FromMoments, mean_and_variance
+from fedassay.estimation.coverage.law import (
+    CoverageOfThreshold,
+    check_rank,
+    mean_and_variance,
+    smallest_enough,
+    window,
+)
 from fedassay.protocol.arrays import AnyFloats, Ints
 
 # --- where no choice is valid -------------------------------------------------------------------------------
@@ -53,13 +59,9 @@ def enough_rows(possible: Callable[[int], bool], rows: int) -> int:
     >>> enough_rows(lambda n: n >= 137, 100)
     137
     """
-    low, high = rows, 2 * rows
-    while not possible(high):
-        low, high = high, 2 * high
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if possible(middle) else (middle, high)
-    return high
+    return smallest_enough(
+        possible, rows, 2 * rows, middle=lambda low, high: (low + high) // 2, width=lambda high: 1
+    )
 
 
 def enough_epsilon(possible: Callable[[float], bool], epsilon: float) -> float | None:
@@ -72,12 +74,13 @@ def enough_epsilon(possible: Callable[[float], bool], epsilon: float) -> float |
     """
     if not possible(math.inf):
         return None
-    low, high = epsilon, 2 * epsilon
-    while not possible(high):
-        low, high = high, 2 * high
-    while high > low * 1.001:
-        middle = math.sqrt(low * high)
-        low, high = (low, middle) if possible(middle) else (middle, high)
+    high = smallest_enough(
+        possible,
+        epsilon,
+        2 * epsilon,
+        middle=lambda low, high: math.sqrt(low * high),
+        width=lambda high: high * (1 - 1 / 1.001),
+    )
     unit = 10.0 ** (math.floor(math.log10(high)) - 2)
     rounded = round(math.ceil(high / unit) * unit, 12)
     return rounded if possible(rounded) else rounded + unit
@@ -97,9 +100,6 @@ def would_do(rows: int, epsilon: float | None) -> str:
 
 # --- the law of what a client's private choice covers -------------------------------------------------------
 
-
-LEFT_OUT = 1e-17
-"""The part of a binomial law that is left out; the rest is scaled up to one."""
 
 _AT_ONCE = 1 << 21
 """Probabilities in memory at a time."""
@@ -149,11 +149,8 @@ def cdf_after_gain(s: AnyFloats, rows: int, targets: Ints, candidates: int, rate
 
 
 def _mixed(s: AnyFloats, rows: int, weight: Callable[[Ints, Ints], AnyFloats]) -> AnyFloats:
-    """E weight(Bin(n, s), i) for each s_i: all but `LEFT_OUT` of the law lies in a window (Bernstein's inequality)."""
-    reach = math.log(2 / LEFT_OUT)
-    half = reach / 3 + np.sqrt(reach**2 / 9 + 2 * reach * rows * s * (1 - s))
-    start = np.maximum(0, np.floor(rows * s - half)).astype(np.int64)
-    end = np.minimum(rows, np.ceil(rows * s + half)).astype(np.int64)
+    """E weight(Bin(n, s), i) for each s_i: all but `LEFT_OUT` of the law lies in a window, and is scaled up to one."""
+    start, end = window(rows * s, rows * s * (1 - s), rows)
     length = int((end - start).max(initial=0)) + 1
     start = np.minimum(start, rows + 1 - length)
     found = np.empty(len(s))
@@ -185,7 +182,7 @@ def _log_binomial(rows: int) -> AnyFloats:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ChoiceLaw(FromMoments):
+class ChoiceLaw(CoverageOfThreshold):
     """A lower bound of the law of the coverage U, if m clients choose their t-th smallest of n scores privately.
 
     Guarantee: for independent scores with one distribution, continuous or not, U is stochastically at least as large
@@ -215,14 +212,8 @@ class ChoiceLaw(FromMoments):
     rate: float
 
     def __post_init__(self) -> None:
-        for what, rank, among in (
-            ("target rank", self.target, self.rows),
-            ("server rank", self.server_rank, self.clients),
-        ):
-            if among < 1 or not 1 <= rank <= among:
-                raise UsageError(
-                    f"{what}: got {rank} of {among}, expected a number from 1 to {max(1, among)}."
-                )
+        check_rank("target rank", self.target, self.rows)
+        check_rank("server rank", self.server_rank, self.clients)
         if self.candidates < 2 or not self.rate > 0:
             raise UsageError(
                 f"private choice: got {self.candidates} candidates and a rate of {self.rate:.3g}, expected at least "
@@ -252,10 +243,7 @@ class ChoiceLaw(FromMoments):
             return 0.0
         return float(betaincc(self.server_rank, self._other_end, self._client(level)))
 
-    def quantile(self, p: float) -> float:
-        """F^{-1}(p): at least this is reached with probability 1 - p. Zero where the law has its atom."""
-        if not 0 <= p <= 1:
-            raise UsageError(f"probability: got {p:g}, expected a number from 0 to 1.")
+    def _quantile(self, p: float) -> float:
         if p <= self.cdf(0.0):
             return 0.0
         if p == 1:

@@ -38,7 +38,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 from numpy.polynomial import legendre
@@ -51,9 +51,9 @@ from fedassay.protocol.arrays import AnyFloats, Ints
 # --- mean and variance of variables in [0 -------------------------------------------------------------------
 
 
-_PANEL_NODES, _PANEL_WEIGHTS = legendre.leggauss(32)
-_LAST = (
-    (2 * np.arange(28, 32) + 1) / 2 * legendre.legvander(_PANEL_NODES, 31)[:, 28:] * _PANEL_WEIGHTS[:, None]
+PANEL_NODES, PANEL_WEIGHTS = legendre.leggauss(32)
+LAST_COEFFICIENTS = (
+    (2 * np.arange(28, 32) + 1) / 2 * legendre.legvander(PANEL_NODES, 31)[:, 28:] * PANEL_WEIGHTS[:, None]
 )
 """The last four Legendre coefficients of a function on a panel, from its values at the nodes."""
 
@@ -76,10 +76,10 @@ def mean_and_variance(cdf: Callable[[AnyFloats, Ints], AnyFloats], count: int) -
     of = np.repeat(np.arange(count), 4)
     start, width = np.tile([0.0, 0.25, 0.5, 0.75], count), np.full(4 * count, 0.25)
     while len(of):
-        s = start[:, None] + width[:, None] * (_PANEL_NODES + 1) / 2
-        F = cdf(s.ravel(), np.repeat(of, len(_PANEL_NODES))).reshape(s.shape)
-        done = (np.abs(F @ _LAST).max(axis=1) < SMOOTH) | (width < 1e-12)
-        weights = F[done] * _PANEL_WEIGHTS * (width[done, None] / 2)
+        s = start[:, None] + width[:, None] * (PANEL_NODES + 1) / 2
+        F = cdf(s.ravel(), np.repeat(of, len(PANEL_NODES))).reshape(s.shape)
+        done = (np.abs(F @ LAST_COEFFICIENTS).max(axis=1) < SMOOTH) | (width < 1e-12)
+        weights = F[done] * PANEL_WEIGHTS * (width[done, None] / 2)
         np.add.at(first, of[done], weights.sum(axis=1))
         np.add.at(second, of[done], 2 * ((1 - s[done]) * weights).sum(axis=1))
         half = width[~done] / 2
@@ -90,17 +90,25 @@ def mean_and_variance(cdf: Callable[[AnyFloats, Ints], AnyFloats], count: int) -
 
 # --- how well a quantile of quantiles covers ----------------------------------------------------------------
 
+LEFT_OUT = 1e-17
+"""The part of the law of a sum of coins that is left out."""
+
 TAIL = 1e-17
 """The probability that is left out at either end of an integral."""
 
 TIE = 1e-12
 """A miscoverage above α by this part of it counts as α, so that rounding costs no rank where M is 1-α exactly."""
 
-_NODES, _WEIGHTS = np.polynomial.legendre.leggauss(32)
-_NODES, _WEIGHTS = (_NODES + 1) / 2, _WEIGHTS / 2  # for an interval of length one
+_NODES, _WEIGHTS = (PANEL_NODES + 1) / 2, PANEL_WEIGHTS / 2  # for an interval of length one
 
 
 # --- levels and ranks -----------------------------------------------------------------------------------
+
+
+def check_rank(what: str, rank: int, among: int) -> None:
+    """Refuse a rank that none of so many numbers has."""
+    if among < 1 or not 1 <= rank <= among:
+        raise UsageError(f"{what}: got {rank} of {among}, expected a number from 1 to {max(1, among)}.")
 
 
 def checked_level(level: float, *, what: str = "level") -> float:
@@ -135,6 +143,41 @@ def split_rows(level: float) -> int:
     (9, 1)
     """
     return max(1, math.ceil(1 / largest_miss(level)) - 1)
+
+
+def window(mean: AnyFloats, variance: AnyFloats, most: int) -> tuple[Ints, Ints]:
+    """The first and the last number from 0 to `most` that sums of independent coins have, but for `LEFT_OUT`.
+
+    Bernstein's inequality, for a sum with this mean and this variance.
+    """
+    weight = math.log(2 / LEFT_OUT)
+    reach = weight / 3 + np.sqrt(weight**2 / 9 + 2 * weight * variance)
+    start = np.maximum(0, np.floor(mean - reach)).astype(np.int64)
+    return start, np.minimum(most, np.ceil(mean + reach)).astype(np.int64)
+
+
+N = TypeVar("N", int, float)
+
+
+def smallest_enough(
+    enough: Callable[[N], bool], low: N, high: N, *, middle: Callable[[N, N], N], width: Callable[[N], N]
+) -> N:
+    """About the smallest number that is enough, above `low`, which is not; more must not be worse.
+
+    `high` is doubled until it is enough, and the interval halved at its `middle` until it is no wider than `width` says
+    for its upper end.
+
+    Examples
+    --------
+    >>> smallest_enough(lambda n: n >= 137, 100, 200, middle=lambda a, b: (a + b) // 2, width=lambda high: 1)
+    137
+    """
+    while not enough(high):
+        low, high = high, 2 * high
+    while high - low > width(high):
+        at = middle(low, high)
+        low, high = (low, at) if enough(at) else (at, high)
+    return high
 
 
 # --- integrals ------------------------------------------------------------------------------------------
@@ -222,13 +265,30 @@ def _client_quantile(n: int, ell: AnyFloats | NDArray[np.int64], v: AnyFloats, w
 # --- the law --------------------------------------------------------------------------------------------
 
 
-class FromMoments(ABC):
-    """What follows from mean and variance of the miscoverage 1 - U, or of a bound of it."""
+class CoverageOfThreshold(ABC):
+    """The law of the coverage U, given the calibration rows, or a law that lies below it."""
 
     @property
     @abstractmethod
     def _mirrored(self) -> tuple[float, float]:
-        """Both, accurate relative to themselves."""
+        """Mean and variance of the miscoverage 1 - U, or of a bound of it, accurate relative to themselves."""
+
+    @abstractmethod
+    def cdf(self, t: float) -> float:
+        """P(U <= t), or at least that."""
+
+    @abstractmethod
+    def probability_at_least(self, level: float) -> float:
+        """P(U >= level), or at most that: the training-conditional guarantee."""
+
+    @abstractmethod
+    def _quantile(self, p: float) -> float: ...
+
+    def quantile(self, p: float) -> float:
+        """The coverage that is reached with probability 1 - p, the inverse of `cdf`; zero where the law has an atom."""
+        if not 0 <= p <= 1:
+            raise UsageError(f"probability: got {p:g}, expected a number from 0 to 1.")
+        return self._quantile(p)
 
     @property
     def miss(self) -> float:
@@ -252,7 +312,7 @@ class FromMoments(ABC):
 
 
 @dataclass(frozen=True, kw_only=True)
-class CoverageLaw(FromMoments):
+class CoverageLaw(CoverageOfThreshold):
     """The law of the coverage U of FedCP-QQ with the pair (ℓ, k), for m clients with n rows each.
 
     Guarantee: exact for independent scores with one continuous distribution; with ties U is at least as large
@@ -278,14 +338,8 @@ class CoverageLaw(FromMoments):
     server_rank: int
 
     def __post_init__(self) -> None:
-        for what, rank, among in (
-            ("local rank", self.local_rank, self.rows),
-            ("server rank", self.server_rank, self.clients),
-        ):
-            if among < 1 or not 1 <= rank <= among:
-                raise UsageError(
-                    f"{what}: got {rank} of {among}, expected a number from 1 to {max(1, among)}."
-                )
+        check_rank("local rank", self.local_rank, self.rows)
+        check_rank("server rank", self.server_rank, self.clients)
 
     @property
     def pair(self) -> tuple[int, int]:
@@ -312,10 +366,7 @@ class CoverageLaw(FromMoments):
         """P(U >= level): the training-conditional guarantee, exact, accurate relative to itself however small."""
         return self._tail(level, upper=True)
 
-    def quantile(self, p: float) -> float:
-        """The coverage that is reached with probability 1 - p: F^{-1}(p)."""
-        if not 0 <= p <= 1:
-            raise UsageError(f"probability: got {p:g}, expected a number from 0 to 1.")
+    def _quantile(self, p: float) -> float:
         k, q = self.server_rank, self.clients - self.server_rank + 1
         v, w = betaincinv([k], [q], [p]), betainccinv([q], [k], [p])
         return float(_client_quantile(self.rows, np.array([self.local_rank]), v, w)[0])

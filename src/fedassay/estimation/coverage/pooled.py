@@ -39,7 +39,7 @@ from scipy.optimize import brentq
 from scipy.special import betainc
 
 from fedassay.errors import DataError, UsageError
-from fedassay.estimation.coverage.law import checked_level, largest_miss
+from fedassay.estimation.coverage.law import CoverageOfThreshold, checked_level, largest_miss, smallest_enough
 from fedassay.estimation.coverage.noise_tail import NoiseTail
 from fedassay.protocol.arrays import AnyFloats, Ints
 
@@ -51,7 +51,7 @@ MOST_RANKS = 4000
 
 
 @dataclass(frozen=True, kw_only=True)
-class PooledLaw:
+class PooledLaw(CoverageOfThreshold):
     """A lower bound of the law of the coverage U of the threshold after the last point below the margin.
 
     Guarantee: for exchangeable scores of all rows and the new one, P(the new row is covered) >= `mean`; if they are
@@ -113,34 +113,22 @@ class PooledLaw:
         return ranks[starts], np.add.reduceat(weights, starts)
 
     @cached_property
-    def miss(self) -> float:
-        """1 - mean."""
+    def _mirrored(self) -> tuple[float, float]:
         if not self.tail.symmetric:
-            return self._reported(1)
+            miss = self._reported(1)
+            return miss, max(0.0, self._reported(2) - miss**2)
         ranks, weights = self._ranks
         missed = np.where(ranks > self.rows, 0, self.rows + self.test_points - ranks)
-        return float(missed @ weights) / (self.rows + self.test_points)
+        miss = float(missed @ weights) / (self.rows + self.test_points)
+        left = self.rows + 1 - ranks
+        square = float((left * (left + 1.0)) @ weights) / ((self.rows + 1) * (self.rows + 2))
+        return miss, max(0.0, square - miss**2)
 
     @property
-    def mean(self) -> float:
-        """At least this part of new rows is covered."""
-        return 1 - self.miss
-
-    @cached_property
     def variance(self) -> float:
         """That of the law, which is not a bound of Var U."""
         self._only_if_conditional()
-        if not self.tail.symmetric:
-            return max(0.0, self._reported(2) - self.miss**2)
-        ranks, weights = self._ranks
-        left = self.rows + 1 - ranks
-        square = float((left * (left + 1.0)) @ weights) / ((self.rows + 1) * (self.rows + 2))
-        return max(0.0, square - self.miss**2)
-
-    @property
-    def standard_deviation(self) -> float:
-        """The root of `variance`."""
-        return math.sqrt(self.variance)
+        return super().variance
 
     def cdf(self, t: float) -> float:
         """P(U <= t) is at most this."""
@@ -160,10 +148,7 @@ class PooledLaw:
         self._only_if_conditional()
         return 1.0 if level <= 0 else float(level <= 1) * (1 - self.cdf(min(level, math.nextafter(1, 0))))
 
-    def quantile(self, p: float) -> float:
-        """At least this is reached with probability 1 - p."""
-        if not 0 <= p <= 1:
-            raise UsageError(f"probability: got {p:g}, expected a number from 0 to 1.")
+    def _quantile(self, p: float) -> float:
         if p <= self.cdf(0.0):
             return 0.0
         last = math.nextafter(1, 0)
@@ -360,10 +345,10 @@ def _smallest(enough: Callable[[float], bool], start: float, precision: float) -
     """The smallest number from `start` on that is enough, up to this precision; more must not be worse."""
     if enough(start):
         return start
-    low, high = start, 2 * start + precision
-    while not enough(high):
-        low, high = high, 2 * high
-    while high - low > precision:
-        middle = (low + high) / 2
-        low, high = (low, middle) if enough(middle) else (middle, high)
-    return high
+    return smallest_enough(
+        enough,
+        start,
+        2 * start + precision,
+        middle=lambda low, high: (low + high) / 2,
+        width=lambda high: precision,
+    )

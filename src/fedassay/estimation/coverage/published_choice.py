@@ -16,6 +16,7 @@ Reference: Humbert, Le Bars, Bellet and Arlot, 2023, Section 4, Algorithms 2 and
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
@@ -23,7 +24,7 @@ import numpy as np
 
 from fedassay.errors import DataError, UsageError
 from fedassay.estimation.coverage.choice import ChoiceLaw, enough_epsilon, enough_rows, would_do
-from fedassay.estimation.coverage.law import CoverageLaw, largest_miss, mirrored_moments
+from fedassay.estimation.coverage.law import largest_miss, mirrored_moments
 from fedassay.estimation.coverage.pairs import _Search, best_of, best_pair, check_request, scores_needed, told
 
 GAMMAS = tuple(np.geomspace(0.001, 0.9, 40).round(4).tolist())
@@ -39,11 +40,8 @@ class PublishedChoice:
     local_rank, server_rank : (ℓ, k), which would cover (1-α)/(1-γα) without privacy.
     gamma : γ.
     correction : ℓ_cor.
-    target : ℓ + ℓ_cor, which clients aim at; at least n/2.
-    q : target/n, the quantile of Algorithm 2. Its losses, times 1-q, are 1 per rank below the target and (1-q)/q per
-        rank above, with η = ε/2.
-    as_published : whether (ℓ, k) is the paper's pair, the one with the smallest M; if not, that one did not fit.
-    nominal : M(ℓ + ℓ_cor, k), the paper's degree of compensation (Figure 2).
+    target : ℓ + ℓ_cor, which clients aim at; at least n/2. Target/n is the quantile q of Algorithm 2, whose losses,
+        times 1-q, are 1 per rank below the target and (1-q)/q per rank above, with η = ε/2.
     law : what is guaranteed in truth, by our analysis of the same mechanism; its mean is never less than the level.
     """
 
@@ -52,9 +50,6 @@ class PublishedChoice:
     gamma: float
     correction: int
     target: int
-    q: float
-    as_published: bool
-    nominal: float
     law: ChoiceLaw
 
     @property
@@ -89,8 +84,8 @@ def published_choice(
     Examples
     --------
     >>> found = published_choice(10, 100, 0.9, epsilon=5.0, candidates=100)
-    >>> found.pair, found.correction, found.target, round(found.nominal, 4), round(found.law.mean, 4)
-    ((88, 9), 5, 93, 0.9467, 0.9363)
+    >>> found.pair, found.correction, found.target, round(found.law.mean, 4)
+    ((88, 9), 5, 93, 0.9363)
     """
     check_request(level, rule="paper", confidence=None)
     if clients < 1 or rows < 1 or candidates < 2 or not epsilon > 0:
@@ -99,34 +94,21 @@ def published_choice(
             "expected at least one client and row, two candidates, and an ε above 0."
         )
     ask = _Ask(m=clients, n=rows, level=level, epsilon=epsilon, candidates=candidates)
-    found = ask.papers_pairs() or ask.other_pairs()
+    found = ask.least(ask.papers_pairs()) or ask.least(ask.other_pairs())
     if not found:
         raise DataError(_refusal(ask))
-    ell, k, gamma, correction, as_published = found
+    ell, k, gamma, correction = found
     target = max(ell + correction, -(-rows // 2))
-    nominal = CoverageLaw(clients=clients, rows=rows, local_rank=ell + correction, server_rank=k)
+    law = ChoiceLaw(
+        clients=clients, rows=rows, target=target, server_rank=k, candidates=candidates, rate=epsilon / 2
+    )
     return PublishedChoice(
-        local_rank=ell,
-        server_rank=k,
-        gamma=gamma,
-        correction=correction,
-        target=target,
-        q=max((ell + correction) / rows, 0.5),
-        as_published=as_published,
-        nominal=nominal.mean,
-        law=ChoiceLaw(
-            clients=clients,
-            rows=rows,
-            target=target,
-            server_rank=k,
-            candidates=candidates,
-            rate=epsilon / 2,
-        ),
+        local_rank=ell, server_rank=k, gamma=gamma, correction=correction, target=target, law=law
     )
 
 
-_Found = tuple[int, int, float, int, bool]
-"""ℓ, k, γ, ℓ_cor, and whether the pair is the paper's."""
+_Found = tuple[int, int, float, int]
+"""ℓ, k, γ and ℓ_cor."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -139,26 +121,29 @@ class _Ask:
     epsilon: float
     candidates: int
 
-    def papers_pairs(self) -> _Found | None:
-        """For each γ the pair with the smallest M, and of those that fit the one with the smallest compensation."""
-        ranks = []
+    def papers_pairs(self) -> Iterator[_Found]:
+        """For each γ the pair with the smallest M, if it fits."""
         for gamma, level, correction in self._gammas():
             pair = best_pair(self.m, self.n, level, rule="paper")
             if pair.local_rank + correction < self.n:
-                ranks.append((*pair.pair, gamma, correction, True))
-        return self._least(ranks)
+                yield *pair.pair, gamma, correction
 
-    def other_pairs(self) -> _Found | None:
-        """The same over all pairs that cover enough and cannot be lowered."""
-        ranks = []
+    def other_pairs(self) -> Iterator[_Found]:
+        """The same for all pairs that cover enough and cannot be lowered."""
         for gamma, level, correction in self._gammas():
             ell, k = _Search(m=self.m, n=self.n, level=level, confidence=None).corners()
             fits = ell + correction < self.n
-            ranks += [
-                (*pair, gamma, correction, False)
-                for pair in zip(ell[fits].tolist(), k[fits].tolist(), strict=True)
-            ]
-        return self._least(ranks)
+            for pair in zip(ell[fits].tolist(), k[fits].tolist(), strict=True):
+                yield *pair, gamma, correction
+
+    def least(self, pairs: Iterable[_Found]) -> _Found | None:
+        """The pair with the smallest compensation M(ℓ + ℓ_cor, k)."""
+        found = list(pairs)
+        if not found:
+            return None
+        ell, k, _, correction = (np.array(x) for x in zip(*found, strict=True))
+        moments = mirrored_moments(self.m, self.n, ell + correction, k)
+        return found[best_of(moments.mean, moments.variance, self.level, "paper")]
 
     def possible(self) -> bool:
         """Whether any pair fits: the largest ranks that may, n-1-ℓ_cor and m, cover the most."""
@@ -179,23 +164,11 @@ class _Ask:
         for gamma in GAMMAS:
             level = self.level / (1 - gamma * (1 - self.level))
             correction = correction_of(
-                gamma,
-                clients=self.m,
-                level=self.level,
-                epsilon=self.epsilon,
-                candidates=self.candidates,
+                gamma, clients=self.m, level=self.level, epsilon=self.epsilon, candidates=self.candidates
             )
             if correction < self.n and self.m * self.n >= scores_needed(level):
                 found.append((gamma, level, correction))
         return found
-
-    def _least(self, found: list[_Found]) -> _Found | None:
-        """The one with the smallest M(ℓ + ℓ_cor, k)."""
-        if not found:
-            return None
-        ell, k, _, correction, _ = (np.array(x) for x in zip(*found, strict=True))
-        moments = mirrored_moments(self.m, self.n, ell + correction, k)
-        return found[best_of(moments.mean, moments.variance, self.level, "paper")]
 
 
 def _refusal(ask: _Ask) -> str:

@@ -22,19 +22,22 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.polynomial import legendre
 from numpy.typing import NDArray
 from scipy.optimize import brentq
 from scipy.special import betainc, betaincinv, rel_entr
 
-from fedassay.estimation.coverage.law import TAIL
+from fedassay.estimation.coverage.law import (
+    LAST_COEFFICIENTS,
+    LEFT_OUT,
+    PANEL_NODES,
+    PANEL_WEIGHTS,
+    TAIL,
+    window,
+)
 from fedassay.protocol.arrays import AnyFloats, Ints
 
 # --- p(S >= k) for a sum S of independent coins with different ----------------------------------------------
 
-
-LEFT_OUT = 1e-17
-"""The probability outside the window, and the largest part of φ beyond the last frequency."""
 
 _AT_ONCE = 1 << 22
 """Complex numbers in memory at a time."""
@@ -63,10 +66,7 @@ def upper_tails(p: AnyFloats, counts: Ints, k: Ints) -> AnyFloats:
 
 def _windows(mean: AnyFloats, variance: AnyFloats, coins: int) -> tuple[Ints, Ints]:
     """Where each window starts, and its length, an odd number so that frequencies come in conjugate pairs."""
-    weight = math.log(2 / LEFT_OUT)
-    reach = weight / 3 + np.sqrt(weight**2 / 9 + 2 * weight * variance)
-    start = np.maximum(0, np.floor(mean - reach)).astype(np.int64)
-    end = np.minimum(coins, np.ceil(mean + reach)).astype(np.int64)
+    start, end = window(mean, variance, coins)
     return start, (end - start + 1) | 1
 
 
@@ -114,10 +114,6 @@ def _characteristic(p: AnyFloats, counts: Ints, omega: AnyFloats, start: Ints) -
 
 
 # --- integrals over the law of the miscoverage --------------------------------------------------------------
-
-_NODES, _WEIGHTS = legendre.leggauss(32)
-_LAST = (2 * np.arange(28, 32) + 1) / 2 * legendre.legvander(_NODES, 31)[:, 28:] * _WEIGHTS[:, None]
-"""The last four Legendre coefficients of a function on a panel, from its values at the nodes."""
 
 _SMOOTH = 1e-9
 """If they are smaller than this, those that the integral misses, from the 64th on, are about its square."""
@@ -191,14 +187,14 @@ class Senders:
         start, width = edges[:-1], np.diff(edges)
         starts, levels, slopes = [], [], []
         while len(start):
-            t = start[:, None] + width[:, None] * (_NODES + 1) / 2
+            t = start[:, None] + width[:, None] * (PANEL_NODES + 1) / 2
             upper = 1 - self.tails(t.ravel(), s).reshape(*t.shape, len(s))
-            rough = np.abs(np.einsum("pik,ij->pjk", upper, _LAST)).max(axis=(1, 2))
+            rough = np.abs(np.einsum("pik,ij->pjk", upper, LAST_COEFFICIENTS)).max(axis=(1, 2))
             done = (rough < _SMOOTH) | (width < 1e-15)
             half = (width / 2)[done, None]
             starts.append(start[done])
-            levels.append(half * np.einsum("pik,i->pk", upper[done], _WEIGHTS))
-            slopes.append(half**2 * np.einsum("pik,i->pk", upper[done], _WEIGHTS * _NODES))
+            levels.append(half * np.einsum("pik,i->pk", upper[done], PANEL_WEIGHTS))
+            slopes.append(half**2 * np.einsum("pik,i->pk", upper[done], PANEL_WEIGHTS * PANEL_NODES))
             start, width = start[~done], width[~done] / 2
             start, width = np.concatenate([start, start + width]), np.concatenate([width, width])
         order = np.argsort(np.concatenate(starts))

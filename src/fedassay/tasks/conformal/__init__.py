@@ -11,9 +11,4 @@ if TYPE_CHECKING:
 
 __all__ = ["Conformal"]
 
-__getattr__ = names_of(
-    __name__,
-    {
-        "Conformal": "conformal",
-    },
-)
+__getattr__ = names_of(__name__, {"Conformal": "conformal"})

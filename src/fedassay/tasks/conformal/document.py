@@ -18,6 +18,7 @@ from fedassay.documents.blocks import (
     metric_number,
     reasons,
     table,
+    why,
 )
 from fedassay.documents.kind import ON_HELD_OUT_ROWS, KindDocument, NextStep
 from fedassay.tasks.conformal import document_plots as plots
@@ -81,7 +82,7 @@ class ConformalDocument(KindDocument):
         """
         results = document["results"]
         if sets.holds_everything(results):
-            yield SentenceBlock(text=sets.why_everything(results))
+            yield SentenceBlock(text=why_everything(results))
             yield from method_tables(results)
             return
         yield SentenceBlock(text=results["text"])
@@ -161,6 +162,20 @@ class ConformalDocument(KindDocument):
 
 
 # --- the promise ------------------------------------------------------------------------------------------------------
+
+
+def why_everything(results: Results) -> str:
+    """One sentence instead of a law, sizes and coverage.
+
+    Examples
+    --------
+    >>> why_everything({"level": 0.9, "infinite": True, "reason": "there are too few rows"})
+    'There are no sets of the level 0.9 to speak of: every set would hold everything, because there are too few rows.'
+    """
+    given = [results, *(results.get("groups") or {}).values()]
+    reason = why({"value": None, "reason": entry["reason"]} for entry in given if entry.get("reason"))
+    because = f", because {reason or 'the threshold is infinite'}"
+    return f"There are no sets of the level {results['level']:g} to speak of: every set would hold everything{because}."
 
 
 def promise(results: Results) -> TableBlock:

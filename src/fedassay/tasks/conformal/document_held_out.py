@@ -189,12 +189,7 @@ def comparison(results: Results) -> TableBlock:
     rows = []
     for entry in (ours, *others):
         name = f"{entry['method']} (this result)" if entry is ours else plots.baseline(entry["method"])
-        cells: list[str | Cell] = [
-            name,
-            threshold(entry),
-            _cell(entry.get("coverage")),
-            _cell(entry.get("mean_size")),
-        ]
+        cells: list[str | Cell] = [name, threshold(entry), *_covered(entry)[1:]]
         if pooled:
             size = _size(entry)
             cells.append("-" if size is None else f"{size / pooled:.3f}")

@@ -6,11 +6,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from fedassay.documents import figures
-from fedassay.documents.blocks import Results, why
-from fedassay.documents.comparisons import OTHER
 
-_EQUALLY_WIDE = ("absolute",)
-_INTERVALS = (*_EQUALLY_WIDE, "normalised", "cqr")
+_Results = Mapping[str, Any]
+
+_INTERVALS = ("absolute", "normalised", "cqr")
 
 NO_ERROR = "The error of the model itself is not measured by this task, only what its intervals cover."
 
@@ -18,14 +17,15 @@ FEW_CLASSES = 2
 """Of so many classes each has a key number of its own; of more only the worst one."""
 
 _OUTCOMES = {"0": "without the outcome", "1": "with the outcome"}
+"""What the classes of a binary classifier are."""
 
 
-def are_intervals(results: Results) -> bool:
+def are_intervals(results: _Results) -> bool:
     """Whether sets are intervals around a number, and not sets of classes or of whatever has a score."""
     return results["score"]["name"] in _INTERVALS
 
 
-def size_name(results: Results) -> str:
+def size_name(results: _Results) -> str:
     """What the size of the sets is called.
 
     Examples
@@ -35,20 +35,20 @@ def size_name(results: Results) -> str:
     """
     if not are_intervals(results):
         return "mean size of the sets"
-    alike = results["score"]["name"] in _EQUALLY_WIDE and not results.get("groups")
+    alike = results["score"]["name"] == "absolute" and not results.get("groups")
     return "width of the intervals" if alike else "mean width of the intervals"
 
 
-def group_entries(results: Results) -> list[dict[str, Any]]:
+def group_entries(results: _Results) -> list[dict[str, Any]]:
     """The groups, each with its name, without ``other`` if it is known to be empty."""
     return [
         {"group": name, **entry}
         for name, entry in (results.get("groups") or {}).items()
-        if name != OTHER or entry.get("rows") != 0
+        if name != figures.OTHER or entry.get("rows") != 0
     ]
 
 
-def holds_everything(results: Results) -> bool:
+def holds_everything(results: _Results) -> bool:
     """Whether every set holds everything, as the threshold is infinite: that of all rows, or that of each group.
 
     What was counted on held-out rows is then noise around what is known anyway, and is not shown.
@@ -56,27 +56,13 @@ def holds_everything(results: Results) -> bool:
     return all(entry.get("infinite") for entry in group_entries(results) or [dict(results)])
 
 
-def why_everything(results: Results) -> str:
-    """One sentence instead of a law, sizes and coverage.
-
-    Examples
-    --------
-    >>> why_everything({"level": 0.9, "infinite": True, "reason": "there are too few rows"})
-    'There are no sets of the level 0.9 to speak of: every set would hold everything, because there are too few rows.'
-    """
-    given = [results, *(results.get("groups") or {}).values()]
-    reason = why({"value": None, "reason": entry["reason"]} for entry in given if entry.get("reason"))
-    because = f", because {reason or 'the threshold is infinite'}"
-    return f"There are no sets of the level {results['level']:g} to speak of: every set would hold everything{because}."
-
-
-def classes(results: Results) -> Mapping[str, Results]:
+def classes(results: _Results) -> Mapping[str, _Results]:
     """What held-out rows of each class show, by class; empty where nobody looked, or sets are not of classes."""
     held_out = results.get("held_out") or {}
     return held_out.get("groups" if results.get("conditional") == "class" else "classes") or {}
 
 
-def class_name(name: str, results: Results) -> str:
+def class_name(name: str, results: _Results) -> str:
     """What the rows of a class are called.
 
     Examples
@@ -87,7 +73,7 @@ def class_name(name: str, results: Results) -> str:
     return _OUTCOMES[name] if results["score"]["name"] == "binary" else f"of class {name}"
 
 
-def coverage_of_classes(results: Results) -> list[tuple[str, Results]]:
+def coverage_of_classes(results: _Results) -> list[tuple[str, _Results]]:
     """The coverage of each of two classes, the rarer outcome first, or of the worst of more; named by their rows."""
     found = classes(results)
     if len(found) <= FEW_CLASSES:
@@ -98,7 +84,7 @@ def coverage_of_classes(results: Results) -> list[tuple[str, Results]]:
     return [(f"{class_name(worst['class'], results)}, the worst of {len(found)}", worst["coverage"])]
 
 
-def by_chance(results: Results) -> str:
+def by_chance(results: _Results) -> str:
     """What to think of an estimate below the level, if its interval holds the level; else nothing."""
     covered = (results.get("held_out") or {}).get("coverage") or {"value": None}
     value, ends, level = covered["value"], covered.get("interval"), results["level"]
@@ -107,7 +93,7 @@ def by_chance(results: Results) -> str:
     return f"within what chance allows of {level:g}"
 
 
-def some_are_empty(results: Results) -> str:
+def some_are_empty(results: _Results) -> str:
     """A sentence if sets of classes are so small on average that some must be empty, beyond what noise may do."""
     held_out = results.get("held_out") or {}
     size = held_out.get("mean_size") or {"value": None}
@@ -120,13 +106,13 @@ def some_are_empty(results: Results) -> str:
     return "Some sets are empty: the model is right more often than was asked; ask for a higher level."
 
 
-def is_exact(metric: Results) -> bool:
+def is_exact(metric: _Results) -> bool:
     """Whether the interval of a metric has no width: what is the same for all rows has none to show."""
     ends = metric.get("interval")
     return ends is not None and ends[0] == ends[1]
 
 
-def size(metric: Results) -> str:
+def size(metric: _Results) -> str:
     """A size without its interval: four digits where that has no width.
 
     Examples

@@ -12,12 +12,12 @@ import numpy as np
 
 from fedassay.errors import DataError
 from fedassay.estimation.coverage import best_pair, scores_needed
-from fedassay.estimation.intervals import Estimate, bounded
+from fedassay.estimation.coverage.law import CoverageOfThreshold
+from fedassay.estimation.intervals import bounded
 from fedassay.tasks.conformal.conformal import Conformal
 from fedassay.tasks.conformal.held_out import HeldOutQuestions
-from fedassay.tasks.conformal.held_out_judge import CLEAR
+from fedassay.tasks.conformal.held_out_judge import CLEAR, coverage_estimate
 from fedassay.tasks.conformal.rehearsal import Rehearsal, rehearse
-from fedassay.tasks.conformal.threshold import CoverageOfThreshold
 from fedassay.tasks.expectation import PlannedStudy
 from fedassay.tasks.forecast import Details, DetailTable, Forecast, Prediction
 
@@ -106,8 +106,8 @@ class ConformalForecast(Forecast[Conformal]):
 
     def _coverage(self, study: PlannedStudy, rehearsal: Rehearsal | str) -> Prediction:
         parts = len(self.task.names)
-        step: Any = next(HeldOutQuestions(task=self.task, thresholds=(0.5,) * parts).sums(study.setting))
-        query = step[0] if isinstance(step, tuple) else step
+        step: Any = next(HeldOutQuestions(task=self.task, thresholds=(0.5,) * parts).counts(study.setting))
+        query = step[0]
         noise, n = study.setting.noise(query), study.rows * study.holdout
         counts = query.of.read(np.zeros(query.of.length, dtype=np.int64))
         cells = len(counts) * next(iter(counts.values())).sizes.size
@@ -115,11 +115,7 @@ class ConformalForecast(Forecast[Conformal]):
             return Prediction(width=math.inf, reason="not enough held-out rows for the noise")
         expected = None if isinstance(rehearsal, str) else rehearsal.expected
         v = self.task.level if expected is None else min(1.0, expected.mean)
-        sampling = v * (1 - v) / n
-        privacy = cells * noise.variance * ((1 - v) ** 2 + v**2) / n**2 + (
-            sampling if noise.reporting else 0.0
-        )
-        estimate = Estimate(value=v, sampling_variance=sampling, privacy_variance=privacy)
+        estimate = coverage_estimate(v, n, cells, noise)
         return Prediction.of(bounded(estimate, size=n, level=self.task.report_level))
 
     def notes(self, study: PlannedStudy) -> tuple[str, ...]:

@@ -3,24 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from fedassay.protocol.vocabulary import Collect, Noise, Part, Query, Released, Setting, Step, Sum
-from fedassay.summaries.coverage_counts import (
-    CoverageCounts,
-    CoverageOf,
-    MeanWidth,
-    SiteCoverage,
-    WidthSum,
-)
+from fedassay.summaries.coverage_counts import CoverageCounts, CoverageOf, MeanWidth, SiteCoverage, WidthSum
 from fedassay.summaries.quantities import QUANTITIES
 from fedassay.summaries.scored import EVERYONE
 from fedassay.tasks.conformal.heterogeneity import Differences, HeterogeneitySums
-from fedassay.tasks.conformal.methods import answers
+from fedassay.tasks.conformal.methods import answers_to
 
 if TYPE_CHECKING:
     from fedassay.tasks.conformal.conformal import Conformal
@@ -39,27 +33,20 @@ CountsByPart = Mapping[str, CoverageOf]
 
 
 @dataclass(frozen=True, kw_only=True)
-class HeldOutClassCounts:
-    """The counts of single classes, of sets that are not conditional on them, and their noise."""
-
-    counts: CountsByPart
-    noise: Noise
-
-
-@dataclass(frozen=True, kw_only=True)
 class HeldOutCounts:
     """What is known about held-out rows: counts of all, of single clients if they may be seen, and widths.
 
-    `added` says how many counts, each with noise of its own, those of `counts` have been added from.
+    `added` says how many counts, each with noise of its own, those of `counts` have been added from. `classes` are the
+    counts of single classes, of sets that are not conditional on them, and their noise.
     """
 
     counts: CountsByPart
     noise: Noise
-    added: int = 1
-    clients: tuple[CountsByPart, ...] | None = None
-    classes: HeldOutClassCounts | None = None
-    widths: Mapping[str, WidthSum] | None = None
-    differences: Differences | None = None
+    added: int
+    clients: tuple[CountsByPart, ...] | None
+    classes: tuple[CountsByPart, Noise] | None
+    widths: Mapping[str, WidthSum] | None
+    differences: Differences | None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,88 +56,68 @@ class HeldOutQuestions:
     task: Conformal
     thresholds: tuple[float, ...]
 
-    def may_see_each(self, setting: Setting) -> bool:
-        """Whether single clients may be seen, and are so few that one can look at each.
+    def counts(self, setting: Setting) -> Generator[Step, Any, HeldOutCounts]:
+        """From each client's counts if they may be seen, else from sums over clients; with noise, of rows alone."""
+        each = self._may_see_each(setting)
+        exact = each or setting.noise(Sum(of=self._counts, part=Part.HELD_OUT)).variance == 0
+        questions = {
+            "counts": self._counts,
+            "spread": self._spread if exact and not each else None,
+            "widths": self._widths if exact else None,
+            "classes": self._of_classes,
+        }
+        asked = {name: of for name, of in questions.items() if of is not None}
+        if each:
+            released = yield tuple(self._collect(of) for of in asked.values())
+        else:
+            released = yield tuple(
+                Sum(of=of, part=Part.HELD_OUT, share=1 / len(asked)) for of in asked.values()
+            )
+        answers: dict[str, Released[Any]] = dict(zip(asked, released, strict=True))
+        first = answers["counts"]
 
-        Noise for each of them would leave nothing to see.
-        """
-        if setting.clients > MOST_SITES:
-            return False
-        return not setting.trust.private and answers(self._collect(self._counts), setting)
+        def of_all(answer: Released[Any]) -> CountsByPart:
+            return added(answer.value) if each else answer.value
 
-    def each(self) -> Generator[Step, Any, HeldOutCounts]:
-        """From the counts of each client."""
-        more = (self._widths, self._of_classes)
-        queries = [self._collect(of) for of in (self._counts, *more) if of is not None]
-        released: tuple[Released[Any], ...] = yield tuple(queries)
-        clients: tuple[CountsByPart, ...] = tuple(self._together(one) for one in released[0].value)
-        differences = None
-        if not self.task.condition:
-            rows, covered = of_each(clients)
-            differences = Differences.of(HeterogeneitySums.of(rows, covered))
-        widths = None
-        if self._widths is not None:
-            widths = {name: _all_widths([one[name] for one in released[1].value]) for name in clients[0]}
-        told = self._tells(released)
+        clients = tuple(self._together(one) for one in first.value) if each else None
+        differences, widths = None, None
+        if clients is not None and not self.task.condition:
+            differences = Differences.of(HeterogeneitySums.of(*of_each(clients)))
+        elif "spread" in answers:
+            differences = Differences.of(HeterogeneitySums(**vars(answers["spread"].value[EVERYONE])))
+        if "widths" in answers:
+            widths = _all_widths(answers["widths"].value) if each else answers["widths"].value
+        told = answers.get("classes", first) if self._tells_classes else None
+        counts = of_all(first)
         return HeldOutCounts(
-            counts=added(clients),
-            noise=released[0].noise,
+            counts=self._together(counts),
+            noise=first.noise,
+            added=len(counts) if self._tells_classes else 1,
             clients=clients,
-            classes=None if told is None else HeldOutClassCounts(counts=added(told.value), noise=told.noise),
+            classes=None if told is None else (of_all(told), told.noise),
             widths=widths,
             differences=differences,
         )
 
-    def sums(self, setting: Setting) -> Generator[Step, Any, HeldOutCounts]:
-        """From sums over clients; with noise, from the counts alone."""
-        noisy = setting.noise(Sum(of=self._counts, part=Part.HELD_OUT)).variance > 0
-        summaries = (
-            self._counts,
-            None if noisy else self._spread,
-            None if noisy else self._widths,
-            self._of_classes,
-        )
-        asked = [of for of in summaries if of is not None]
-        queries = tuple(Sum(of=of, part=Part.HELD_OUT, share=1 / len(asked)) for of in asked)
-        released: tuple[Released[Any], ...] = yield queries
-        answers = {type(query.of): one for query, one in zip(queries, released, strict=True)}
-        first, told, spread = released[0], self._tells(released), None
-        if SiteCoverage in answers:
-            spread = answers[SiteCoverage].value[EVERYONE]
-        return HeldOutCounts(
-            counts=self._together(first.value),
-            noise=first.noise,
-            added=len(first.value) if self._tells_classes else 1,
-            classes=None if told is None else HeldOutClassCounts(counts=told.value, noise=told.noise),
-            widths=answers[MeanWidth].value if MeanWidth in answers else None,
-            differences=None
-            if spread is None
-            else Differences.of(
-                HeterogeneitySums(
-                    clients=spread.sites,
-                    rows=spread.rows,
-                    covered=spread.covered,
-                    squares=float(spread.squares),
-                )
-            ),
-        )
+    def _may_see_each(self, setting: Setting) -> bool:
+        """Whether single clients may be seen, and are so few that one can look at each.
+
+        Noise for each of them would leave nothing to see.
+        """
+        if setting.clients > MOST_SITES or setting.trust.private:
+            return False
+        return answers_to(self._collect(self._counts), setting)
 
     @property
     def _tells_classes(self) -> bool:
         """Whether the classes of rows matter although sets are not conditional on them: a rare one may be missed."""
         return QUANTITIES[self.task.sets].gives_sets and not self.task.condition
 
-    def _tells(self, released: Sequence[Released[Any]]) -> Released[Any] | None:
-        """The answer that has the classes: the first, or the last where they are a question of their own."""
-        if not self._tells_classes:
-            return None
-        return released[0] if self._of_classes is None else released[-1]
-
     def _together(self, counts: CountsByPart) -> CountsByPart:
         """All classes together, where classes are told apart by these counts only to be looked at."""
         if not self._tells_classes:
             return counts
-        return added([{EVERYONE: one} for one in counts.values()])
+        return {EVERYONE: total(counts.values())}
 
     @property
     def _by_class(self) -> dict[str, Any]:
@@ -172,14 +139,7 @@ class HeldOutQuestions:
 
     @property
     def _fields(self) -> dict[str, Any]:
-        task = self.task
-        return {
-            "quantity": task.sets,
-            "parameters": task.score_parameters,
-            "by": task.condition,
-            "groups": task.groups,
-            "thresholds": self.thresholds,
-        }
+        return {**self.task.scored, "thresholds": self.thresholds}
 
     @property
     def _counts(self) -> CoverageCounts:
@@ -200,28 +160,31 @@ class HeldOutQuestions:
         return Collect(of=of, part=Part.HELD_OUT, share=0.5)
 
 
-def added(clients: Sequence[CountsByPart]) -> CountsByPart:
+def total(counts: Iterable[CoverageOf]) -> CoverageOf:
     """The counts of all of them together."""
-    return {
-        name: CoverageOf(
-            covered_by_size=np.sum([one[name].covered_by_size for one in clients], axis=0),
-            missed_by_size=np.sum([one[name].missed_by_size for one in clients], axis=0),
-        )
-        for name in clients[0]
-    }
+    every = list(counts)
+    return CoverageOf(
+        covered_by_size=np.sum([one.covered_by_size for one in every], axis=0),
+        missed_by_size=np.sum([one.missed_by_size for one in every], axis=0),
+    )
+
+
+def added(clients: Sequence[CountsByPart]) -> CountsByPart:
+    """The counts of all clients together, of each part of the rows."""
+    return {name: total(one[name] for one in clients) for name in clients[0]}
 
 
 def of_each(clients: Sequence[CountsByPart]) -> tuple[list[int], list[int]]:
     """The rows of each client, and how many of them are covered."""
-    return (
-        [round(one[EVERYONE].rows) for one in clients],
-        [round(one[EVERYONE].covered) for one in clients],
-    )
+    return ([round(one[EVERYONE].rows) for one in clients], [round(one[EVERYONE].covered) for one in clients])
 
 
-def _all_widths(clients: Sequence[WidthSum]) -> WidthSum:
-    return WidthSum(
-        rows=sum(one.rows for one in clients),
-        width=math.fsum(one.width for one in clients),
-        squares=math.fsum(one.squares for one in clients),
-    )
+def _all_widths(clients: Sequence[Mapping[str, WidthSum]]) -> dict[str, WidthSum]:
+    return {
+        name: WidthSum(
+            rows=sum(one[name].rows for one in clients),
+            width=math.fsum(one[name].width for one in clients),
+            squares=math.fsum(one[name].squares for one in clients),
+        )
+        for name in clients[0]
+    }

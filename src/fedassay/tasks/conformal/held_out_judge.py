@@ -11,14 +11,14 @@ import numpy as np
 from scipy.special import stdtrit
 
 from fedassay.estimation.intervals import Estimate, bounded
-from fedassay.estimation.metric import Metric, undefined
+from fedassay.estimation.metric import Metric, Undefined, estimator
 from fedassay.protocol.vocabulary import Noise, Setting, Step, Unit
 from fedassay.summaries.coverage_counts import CoverageOf, WidthSum
 from fedassay.summaries.local_quantiles import local_rank
 from fedassay.summaries.quantities import QUANTITIES
 from fedassay.summaries.scored import EVERYONE
 from fedassay.tasks.conformal import heterogeneity
-from fedassay.tasks.conformal.held_out import CountsByPart, HeldOutCounts, HeldOutQuestions, added, of_each
+from fedassay.tasks.conformal.held_out import CountsByPart, HeldOutCounts, HeldOutQuestions, of_each, total
 from fedassay.tasks.conformal.threshold import Found
 
 if TYPE_CHECKING:
@@ -28,6 +28,8 @@ WHOLE_CLIENTS = "whole clients were held out: intervals are for these clients, a
 
 FEWEST_WIDTHS = 10
 """The mean of fewer widths has no interval that one could believe."""
+
+NO_ROWS = "there are no held-out rows"
 
 CLEAR = 4.0
 """A number of rows below so many standard deviations of its noise says nothing."""
@@ -40,15 +42,14 @@ def judge(
     if any(one.threshold is None for one in found.values()):
         return {"held_out": None, "heterogeneity": None}
     thresholds = {name: float(one.threshold or 0.0) for name, one in found.items()}
-    asked = HeldOutQuestions(task=task, thresholds=tuple(thresholds.values()))
-    seen = yield from asked.each() if asked.may_see_each(setting) else asked.sums(setting)
+    seen = yield from HeldOutQuestions(task=task, thresholds=tuple(thresholds.values())).counts(setting)
     judged = _Judged(task=task, thresholds=thresholds, noise=seen.noise, added=seen.added)
-    whole_clients = setting.protection.unit is Unit.CLIENT
+    note = {"note": WHOLE_CLIENTS} if setting.protection.unit is Unit.CLIENT else {}
     return {
         "held_out": {
             **judged.of(seen.counts, seen.widths),
             **judged.of_classes(seen),
-            **({"note": WHOLE_CLIENTS} if whole_clients else {}),
+            **note,
             "sites": None if seen.clients is None else judged.of_clients(seen.clients),
         },
         "heterogeneity": heterogeneity.described(
@@ -77,14 +78,10 @@ def _bound(task: Conformal, method: str, seen: HeldOutCounts, found: Found) -> f
     each = max(1, round(rows / clients))
     rank = local_rank("spread" if method == "qq" else "split", clients, each, task.level)
     deviations = differences.spread_evenly(clients)
-    if seen.clients is not None and not _apart(seen, clients):
-        deviations = differences.shrunk(*of_each(seen.clients))
+    # Where whole clients are held out, those who are seen are others than those who were asked.
+    if sum(one[EVERYONE].rows > 0 for one in seen.clients or ()) >= clients / 2:
+        deviations = differences.shrunk(*of_each(seen.clients or ()))
     return heterogeneity.loss_bound([each] * len(deviations), [rank] * len(deviations), deviations)
-
-
-def _apart(seen: HeldOutCounts, clients: int) -> bool:
-    """Whether those who are seen are others than those who were asked: whole clients are held out then."""
-    return seen.clients is None or sum(one[EVERYONE].rows > 0 for one in seen.clients) < clients / 2
 
 
 # --- answers --------------------------------------------------------------------------------------------
@@ -104,139 +101,116 @@ class _Judged:
         """
         if not QUANTITIES[self.task.sets].gives_sets or self.task.condition == "group":
             return {}
-        alone = self if seen.classes is None else replace(self, noise=seen.classes.noise, added=1)
-        counts = seen.counts if seen.classes is None else seen.classes.counts
-        covered = {name: alone._coverage(one, parts=1) for name, one in counts.items()}
-        known = {name: metric.value for name, metric in covered.items() if metric.value is not None}
+        counts, noise = seen.classes or (seen.counts, seen.noise)
+        alone = replace(self, noise=noise)
+        entries = {name: alone._rows(one) for name, one in counts.items()}
+        known = {name: entry["coverage"]["value"] for name, entry in entries.items()}
+        known = {name: value for name, value in known.items() if value is not None}
         found = None
         if known:
             worst = min(known, key=known.__getitem__)
-            level = 1 - (1 - self.task.report_level) / len(covered)
-            coverage = alone._coverage(counts[worst], parts=1, level=level).to_json()
-            found = {"class": worst, "rows": counts[worst].rows, "coverage": coverage}
-        entries = {
-            name: {"rows": counts[name].rows, "coverage": metric.to_json()}
-            for name, metric in covered.items()
-        }
+            level = 1 - (1 - self.task.report_level) / len(entries)
+            found = {"class": worst, **alone._rows(counts[worst], level=level)}
         return {**({} if self.task.condition else {"classes": entries}), "worst_class": found}
 
     def of(self, counts: CountsByPart, widths: Mapping[str, WidthSum] | None) -> dict[str, Any]:
         """All rows together, and each part of them where they are told apart."""
-        together = added([{EVERYONE: one} for one in counts.values()])[EVERYONE]
-        described = self._described(together, parts=len(counts) * self.added)
-        if self.task.condition:
-            return {
-                **described,
-                "groups": {name: self._entry(name, one, widths) for name, one in counts.items()},
-            }
-        return self._entry(EVERYONE, counts[EVERYONE], widths)
+        groups = {name: self._entry(name, one, widths) for name, one in counts.items()}
+        if not self.task.condition:
+            return groups[EVERYONE]
+        together = self._described(total(counts.values()), parts=len(counts) * self.added)
+        return {**together, "groups": groups}
 
     def of_clients(self, clients: Sequence[CountsByPart]) -> list[dict[str, Any]]:
         """Each client's own rows."""
-        entries = []
-        for number, one in enumerate(clients):
-            together = added([{EVERYONE: part} for part in one.values()])[EVERYONE]
-            coverage = self._coverage(together, parts=1).to_json()
-            entries.append({"site": f"site {number + 1}", "rows": together.rows, "coverage": coverage})
-        return entries
+        every = [total(one.values()) for one in clients]
+        return [{"site": f"site {number}", **self._rows(one)} for number, one in enumerate(every, start=1)]
+
+    def _rows(self, counts: CoverageOf, *, level: float | None = None) -> dict[str, Any]:
+        """The rows of one part and their coverage."""
+        level = self.task.report_level if level is None else level
+        return {"rows": counts.rows, "coverage": self._coverage(counts, parts=1, level=level).to_json()}
 
     def _entry(self, name: str, counts: CoverageOf, widths: Mapping[str, WidthSum] | None) -> dict[str, Any]:
         entry = self._described(counts, parts=self.added)
         if not QUANTITIES[self.task.sets].gives_sets:
             width = None if widths is None else widths[name]
-            entry["mean_size"] = self._width(self.thresholds[name], width).to_json()
+            metric = self._width(self.thresholds[name], width, level=self.task.report_level)
+            entry["mean_size"] = metric.to_json()
         return entry
 
     def _described(self, counts: CoverageOf, *, parts: int) -> dict[str, Any]:
-        entry: dict[str, Any] = {
-            "rows": counts.rows,
-            "coverage": self._coverage(counts, parts=parts).to_json(),
-        }
+        level = self.task.report_level
+        coverage = self._coverage(counts, parts=parts, level=level)
+        entry: dict[str, Any] = {"rows": counts.rows, "coverage": coverage.to_json()}
         if QUANTITIES[self.task.sets].gives_sets:
-            entry["mean_size"] = self._size(counts, parts=parts).to_json()
+            entry["mean_size"] = self._size(counts, parts=parts, level=level).to_json()
             entry["size_counts"] = [float(number) for number in counts.sizes]
         return entry
 
-    def _enough(self, counts: CoverageOf, *, parts: int) -> str | None:
+    def _require_rows(self, counts: CoverageOf, *, parts: int) -> float:
+        """The rows, if they stand out from the noise of all cells."""
         cells = 2 * parts * counts.sizes.size
         if counts.rows <= max(0.0, CLEAR * math.sqrt(cells * self.noise.variance)):
-            return (
-                "there are no held-out rows" if self.noise.variance == 0 else "not enough rows for the noise"
-            )
-        return None
+            raise Undefined(NO_ROWS if self.noise.variance == 0 else "not enough rows for the noise")
+        return counts.rows
 
-    def _coverage(self, counts: CoverageOf, *, parts: int, level: float | None = None) -> Metric:
-        level = self.task.report_level if level is None else level
-        reason = self._enough(counts, parts=parts)
-        if reason is not None:
-            return undefined(reason, level=level)
-        n, cells = counts.rows, parts * counts.sizes.size
-        v = counts.covered / n
-        inside = min(1.0, max(0.0, v))
-        sampling = inside * (1 - inside) / n
-        privacy = cells * self.noise.variance * ((1 - inside) ** 2 + inside**2) / n**2
-        privacy += self._own_bits(sampling)
-        estimate = Estimate(value=v, sampling_variance=sampling, privacy_variance=privacy)
+    @estimator
+    def _coverage(self, counts: CoverageOf, *, parts: int, level: float) -> Metric:
+        n = self._require_rows(counts, parts=parts)
+        v, cells = counts.covered / n, parts * counts.sizes.size
+        estimate = replace(coverage_estimate(min(1.0, max(0.0, v)), n, cells, self.noise), value=v)
         return bounded(estimate, size=n, level=level)
 
-    def _size(self, counts: CoverageOf, *, parts: int) -> Metric:
-        level, reason = self.task.report_level, self._enough(counts, parts=parts)
-        if reason is not None:
-            return undefined(reason, level=level)
-        sizes, n = np.arange(counts.sizes.size), counts.rows
+    @estimator
+    def _size(self, counts: CoverageOf, *, parts: int, level: float) -> Metric:
+        n, sizes = self._require_rows(counts, parts=parts), np.arange(counts.sizes.size)
         v = float(counts.sizes @ sizes) / n
         spread = (sizes - v) ** 2
         sampling = max(0.0, float(counts.sizes @ spread)) / n**2
-        privacy = 2 * parts * self.noise.variance * float(spread.sum()) / n**2 + self._own_bits(sampling)
+        privacy = 2 * parts * self.noise.variance * float(spread.sum()) / n**2 + own_bits(
+            self.noise, sampling
+        )
         # As a share of all classes, so that few rows of equal size do not make an interval of no length.
         most = max(1, counts.sizes.size - 1)
         share = Estimate(
             value=v / most, sampling_variance=sampling / most**2, privacy_variance=privacy / most**2
         )
-        return _times(bounded(share, size=n, level=level), most)
+        return bounded(share, size=n, level=level).times(most)
 
-    def _own_bits(self, sampling: float) -> float:
-        """What a randomised bit of a client's own cell adds to those of empty cells: one per row, as sampling does."""
-        return sampling if self.noise.reporting else 0.0
-
-    def _width(self, threshold: float, widths: WidthSum | None) -> Metric:
+    @estimator
+    def _width(self, threshold: float, widths: WidthSum | None, *, level: float) -> Metric:
         """The mean width of intervals; known without looking where all are equally wide."""
-        level, quantity = self.task.report_level, self.task.sets
-        if quantity in ("conformity", "value"):
-            return undefined("a score of your own does not say how large its sets are", level=level)
+        if self.task.sets in ("conformity", "value"):
+            raise Undefined("a score of your own does not say how large its sets are")
         if math.isinf(threshold):
-            return undefined("the sets hold everything", level=level)
-        if quantity == "absolute":
-            return Metric(
-                value=2 * threshold,
-                interval=(2 * threshold,) * 2,
-                level=level,
-                sampling=0.0,
-                privacy=0.0,
-                discretisation=0.0,
-            )
+            raise Undefined("the sets hold everything")
+        if self.task.sets == "absolute":
+            width = 2 * threshold
+            known = Estimate(value=width, sampling_variance=0.0, privacy_variance=0.0)
+            return known.metric(width, (width, width), level=level)
         if widths is None:
-            return undefined("widths are not asked for under noise", level=level)
+            raise Undefined("widths are not asked for under noise")
         mean = widths.mean
         if mean is None:
-            return undefined("there are no held-out rows", level=level)
+            raise Undefined(NO_ROWS)
         if widths.rows < FEWEST_WIDTHS:
-            return undefined(f"there are fewer than {FEWEST_WIDTHS} held-out rows", level=level)
+            raise Undefined(f"there are fewer than {FEWEST_WIDTHS} held-out rows")
         spread = max(0.0, widths.squares / widths.rows - mean**2) / (widths.rows - 1)
         estimate = Estimate(value=mean, sampling_variance=spread, privacy_variance=0.0)
         half = float(stdtrit(widths.rows - 1, (1 + level) / 2)) * math.sqrt(spread)
         return estimate.metric(mean, (max(0.0, mean - half), mean + half), level=level)
 
 
-def _times(metric: Metric, factor: float) -> Metric:
-    """The metric in other units."""
-    assert metric.value is not None
-    assert metric.interval is not None
-    low, high = metric.interval
-    return replace(
-        metric,
-        value=metric.value * factor,
-        interval=(low * factor, high * factor),
-        sampling=(metric.sampling or 0.0) * factor,
-        privacy=(metric.privacy or 0.0) * factor,
+def coverage_estimate(value: float, rows: float, cells: float, noise: Noise) -> Estimate:
+    """The estimate of a coverage in [0, 1] from so many rows, counted in so many cells with this noise."""
+    sampling = value * (1 - value) / rows
+    privacy = cells * noise.variance * ((1 - value) ** 2 + value**2) / rows**2
+    return Estimate(
+        value=value, sampling_variance=sampling, privacy_variance=privacy + own_bits(noise, sampling)
     )
+
+
+def own_bits(noise: Noise, sampling: float) -> float:
+    """What a randomised bit of a client's own cell adds to those of empty cells: one per row, as sampling does."""
+    return sampling if noise.reporting else 0.0

@@ -21,12 +21,14 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
 from scipy.special import betainc, betainccinv, betaincinv, gammaincc, ndtri
 
 from fedassay.protocol.arrays import Floats
+from fedassay.summaries.coverage_counts import CoverageSums
 
 FEWEST_CLIENTS = 2
 QQ = ("qq", "qq-paper")
@@ -41,16 +43,12 @@ _TAIL = 1e-12
 
 
 @dataclass(frozen=True, kw_only=True)
-class HeterogeneitySums:
-    """What is needed of the clients: their number, held-out rows n, covered rows c, and Σc²/n.
+class HeterogeneitySums(CoverageSums):
+    """Sums over clients, with Σn² and Σ1/n where single clients may be seen.
 
-    Σn² and Σ1/n are known where single clients may be seen; without them clients are taken to have equally many rows.
+    Without these two clients are taken to have equally many rows.
     """
 
-    clients: int
-    rows: float
-    covered: float
-    squares: float
     row_squares: float | None = None
     inverse_rows: float | None = None
 
@@ -61,14 +59,14 @@ class HeterogeneitySums:
         Examples
         --------
         >>> HeterogeneitySums.of([10, 20, 0], [5, 20, 0])  # doctest: +ELLIPSIS
-        HeterogeneitySums(clients=2, rows=30.0, covered=25.0, squares=22.5, row_squares=500.0, inverse_rows=0.15...)
+        HeterogeneitySums(sites=2, rows=30, covered=25, squares=Fraction(45, 2), row_squares=500.0, ...)
         """
         pairs = [(n, c) for n, c in zip(rows, covered, strict=True) if n > 0]
         return cls(
-            clients=len(pairs),
-            rows=float(sum(n for n, _ in pairs)),
-            covered=float(sum(c for _, c in pairs)),
-            squares=math.fsum(c * c / n for n, c in pairs),
+            sites=len(pairs),
+            rows=sum(n for n, _ in pairs),
+            covered=sum(c for _, c in pairs),
+            squares=Fraction(math.fsum(c * c / n for n, c in pairs)),
             row_squares=float(sum(n * n for n, _ in pairs)),
             inverse_rows=math.fsum(1 / n for n, _ in pairs),
         )
@@ -103,15 +101,15 @@ class Differences:
         >>> round(apart.statistic, 1), round(apart.between, 3), apart.p_value < 1e-10
         (108.0, 0.177, True)
         """
-        if sums.clients < FEWEST_CLIENTS or not 0 < sums.covered < sums.rows:
+        if sums.sites < FEWEST_CLIENTS or not 0 < sums.covered < sums.rows:
             return None
         coverage = sums.covered / sums.rows
         chance = coverage * (1 - coverage)
-        degrees = sums.clients - 1
-        statistic = max(0.0, (sums.squares - coverage * sums.covered) / chance)
+        degrees = sums.sites - 1
+        statistic = max(0.0, (float(sums.squares) - coverage * sums.covered) / chance)
         mean, variance = _chance(sums)
         # E Σ n(c/n - c̄)² is what chance gives, and N - Σn²/N times the variance between clients.
-        concentrated = sums.rows / sums.clients if sums.row_squares is None else sums.row_squares / sums.rows
+        concentrated = sums.rows / sums.sites if sums.row_squares is None else sums.row_squares / sums.rows
         room = max(1.0, sums.rows - concentrated)
         between = math.sqrt(max(0.0, (statistic - mean) * chance / room))
         return cls(
@@ -140,7 +138,7 @@ def _chance(sums: HeterogeneitySums) -> tuple[float, float]:
 
     Reference: Dawson, A simplified expression for the variance of the χ² function on a contingency table, 1954.
     """
-    r, n = sums.clients, sums.rows
+    r, n = sums.sites, sums.rows
     mean = (r - 1) * n / (n - 1)
     if n <= 3:
         return mean, 2.0 * mean

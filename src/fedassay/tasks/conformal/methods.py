@@ -17,12 +17,18 @@ import numpy as np
 
 from fedassay.errors import ParameterError, UnsupportedQuery, UsageError
 from fedassay.protocol.vocabulary import Collect, Query, Released, Select, Setting, Step, Sum
-from fedassay.summaries.distribution.grid import power_of_two
 from fedassay.summaries.distribution.tree import Distribution, ValueTree
-from fedassay.summaries.local_quantiles import MOST_CLIENTS, LocalQuantile, LocalScores, QuantileVotes, Votes
+from fedassay.summaries.local_quantiles import (
+    MOST_CLIENTS,
+    LocalQuantile,
+    LocalScores,
+    QuantileLosses,
+    QuantileVotes,
+    Votes,
+)
 from fedassay.summaries.quantities import public_range
 from fedassay.summaries.scored import EVERYONE
-from fedassay.tasks.conformal import local_choice, local_thresholds, pooled
+from fedassay.tasks.conformal import local_thresholds, pooled
 from fedassay.tasks.conformal.local_thresholds import quantile_of_quantiles
 from fedassay.tasks.conformal.parameters import ConformalMethod
 from fedassay.tasks.conformal.pooled import MOST_REPORTED_POINTS
@@ -125,19 +131,12 @@ def from_each(task: Conformal, method: str, setting: Setting) -> Generator[Step,
 
 def from_votes(task: Conformal, method: str, setting: Setting) -> Generator[Step, Any, _Answer]:
     """Each client votes for the public point above its quantile; the server sees how many voted for which."""
-    lower, upper = known_range(task)
-    points = power_of_two(pooled.exact_points(len(task.names)) if task.bins is None else task.bins)
     votes = QuantileVotes(
-        quantity=task.sets,
-        parameters=task.score_parameters,
+        **task.scored,
+        **_grid(task, pooled.exact_points(len(task.names))),
         level=task.level,
         clients=_clients(setting),
         confidence=task.request.confidence,
-        lower=lower,
-        upper=pooled.stretched(lower, upper, points),
-        points=points,
-        by=task.condition,
-        groups=task.groups,
     )
     released: Released[dict[str, Votes]] = yield Sum(of=votes, part=task.part)
     return {name: found_from(task.request, votes, one) for name, one in released.value.items()}, None
@@ -146,20 +145,19 @@ def from_votes(task: Conformal, method: str, setting: Setting) -> Generator[Step
 def from_choices(task: Conformal, method: str, setting: Setting) -> Generator[Step, Any, _Answer]:
     """Each client chooses a public point near its quantile, with differential privacy."""
     lower, upper = known_range(task)
-    private = local_choice.PrivateQuantile.of(
-        task.request, method, setting, candidates=local_choice.CANDIDATES if task.bins is None else task.bins
+    candidates = local_thresholds.CANDIDATES if task.bins is None else task.bins
+    private = local_thresholds.PrivateQuantile(
+        request=task.request, method=method, setting=setting, candidates=candidates
     )
     target = private.target()
     if isinstance(target, Found):
         return {EVERYONE: target}, None
-    losses = local_choice.losses_of(
-        task.sets,
-        task.score_parameters,
-        lower,
-        upper,
-        rows=private.rows,
-        candidates=private.candidates,
-        target=target,
+    losses = QuantileLosses(
+        quantity=task.sets,
+        parameters=task.score_parameters,
+        lower=lower,
+        upper=upper,
+        **private.losses(target),
     )
     released: Released[tuple[float, ...]] = yield Select(of=losses, part=task.part)
     return {EVERYONE: private.found(target, released.value, released.noise)}, None
@@ -167,13 +165,12 @@ def from_choices(task: Conformal, method: str, setting: Setting) -> Generator[St
 
 def from_distribution(task: Conformal, method: str, setting: Setting) -> Generator[Step, Any, _Answer]:
     """The distribution of all scores is released, as for an ecdf."""
-    lower, upper = known_range(task)
-    leaves = _leaves(task, lower, upper, pooled.NOISY_POINTS)
+    leaves = ValueTree(**task.scored, **_grid(task, pooled.NOISY_POINTS))
     noise = setting.noise(Sum(of=leaves, part=task.part))
     if noise.variance == 0:
-        leaves = _leaves(task, lower, upper, pooled.exact_points(len(task.names)))
+        leaves = ValueTree(**task.scored, **_grid(task, pooled.exact_points(len(task.names))))
     if noise.reporting:
-        leaves = _leaves(task, lower, upper, pooled.REPORTED_POINTS)
+        leaves = ValueTree(**task.scored, **_grid(task, pooled.REPORTED_POINTS))
         _check_reported(method, leaves.points)
     released: Released[Distribution] = yield Sum(of=chosen(leaves, setting, mechanism="auto"), part=task.part)
     release = Release.of(released.value, released.noise)
@@ -202,16 +199,9 @@ def known_range(task: Conformal) -> tuple[float, float]:
     return lower, upper
 
 
-def _leaves(task: Conformal, lower: float, upper: float, points: int) -> ValueTree:
-    return pooled.leaves_of(
-        lower,
-        upper,
-        points if task.bins is None else task.bins,
-        quantity=task.sets,
-        parameters=task.score_parameters,
-        by=task.condition,
-        groups=task.groups,
-    )
+def _grid(task: Conformal, points: int) -> dict[str, Any]:
+    """The fields of the public points: as many as were asked for, or these."""
+    return pooled.grid_fields(*known_range(task), points if task.bins is None else task.bins)
 
 
 def _check_reported(method: str, points: int) -> None:
@@ -230,14 +220,11 @@ def _check_reported(method: str, points: int) -> None:
 
 def _quantile(task: Conformal, method: str, setting: Setting) -> LocalQuantile:
     return LocalQuantile(
-        quantity=task.sets,
-        parameters=task.score_parameters,
+        **task.scored,
         level=task.level,
         rules=local_thresholds.rules_of(method, task.request),
         clients=1 if method == "local" else _clients(setting),
         confidence=task.request.confidence,
-        by=task.condition,
-        groups=task.groups,
     )
 
 
@@ -254,20 +241,17 @@ def _clients(setting: Setting) -> int:
 def _collects(task: Conformal, setting: Setting) -> bool:
     if setting.clients > MOST_CLIENTS:
         return False
-    return answers(Collect(of=_quantile(task, "local", setting), part=task.part), setting)
+    return answers_to(Collect(of=_quantile(task, "local", setting), part=task.part), setting)
 
 
 def _selects(task: Conformal, setting: Setting) -> bool:
     """Whether clients choose in private; a choice that is not private would be a worse quantile."""
     if not setting.trust.private:
         return False
-    probe = local_choice.losses_of(
-        "conformity", (), 0.0, 1.0, rows=1, candidates=2, target=local_choice.Target()
-    )
-    return answers(Select(of=probe, part=task.part), setting)
+    return answers_to(replace(local_thresholds.probe(rows=1, candidates=2), part=task.part), setting)
 
 
-def answers(query: Query[Any], setting: Setting) -> bool:
+def answers_to(query: Query[Any], setting: Setting) -> bool:
     """Whether the trust model answers such queries; what else is missing is said when it is asked in earnest."""
     try:
         setting.plan(query)

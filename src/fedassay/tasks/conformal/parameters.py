@@ -101,9 +101,9 @@ class ConformalRules(StudyRules):
 
     def warnings(self, task: Any, results: Given) -> tuple[str, ...]:
         """See `StudyRules`."""
-        from fedassay.tasks.conformal.cautions import (
-            warnings_about,
-        )  # with all of the task; the command line reads rules
+        from fedassay.tasks.conformal.promises import (
+            warnings_about,  # with arrays; the command line reads rules
+        )
 
         return warnings_about(results, task)
 

@@ -20,8 +20,9 @@ where s <= 1-α, and at most v(1-α) beyond: v(1-α), and a reach of ρ + 3(b-a)
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 
@@ -30,11 +31,10 @@ from fedassay.estimation.coverage import CoverageLaw, best_pair
 from fedassay.estimation.coverage.law import largest_miss
 from fedassay.estimation.coverage.noise_tail import NoiseLaw, NoiseTail
 from fedassay.estimation.coverage.pooled import PooledLaw, fewest_rows, pooled_margin
-from fedassay.estimation.least_squares import LeastSquares, bit_variances
+from fedassay.estimation.least_squares import LeastSquares, bit_variances, report_reach
 from fedassay.protocol.arrays import Floats
 from fedassay.protocol.vocabulary import Noise
 from fedassay.summaries.distribution.grid import ValueGrid, power_of_two
-from fedassay.summaries.distribution.tree import ValueTree
 from fedassay.tasks.conformal.threshold import IDENTICAL, PARTIAL, CoverageRequest, Found
 from fedassay.tasks.distribution.curve import ReleasedCurve, curve_of
 from fedassay.tasks.distribution.stored import Release
@@ -66,7 +66,7 @@ def tail_of_rows(curve: ReleasedCurve, *, clients: int) -> NoiseTail:
     nodes = curve.reports.fit.node_weights(np.ones((1, curve.grid.points)))
     rows = _per_row(nodes, curve.noise, curve.grid.points)
     variance = _of_bits(nodes, curve.noise)[0] + clients * rows.max()
-    return NoiseTail(law="unary", variance=float(variance), reach=_reach(curve.noise))
+    return NoiseTail(law="unary", variance=float(variance), reach=report_reach(curve.noise))
 
 
 def reported_moments(fit: LeastSquares, noise: Noise, level: float, clients: int) -> tuple[float, float]:
@@ -83,7 +83,7 @@ def reported_moments(fit: LeastSquares, noise: Noise, level: float, clients: int
         b = np.maximum(a, b)  # more than needed where levels are below one half
         variances = _of_bits(nodes, noise) + clients * (level * a + (1 - level) * b)
         worst, difference = max(worst, float(variances.max())), max(difference, float((b - a).max()))
-    return worst, _reach(noise) + 3 * difference
+    return worst, report_reach(noise) + 3 * difference
 
 
 def _drawn(noise: Noise, variance: float, least: float, reach: float) -> NoiseTail:
@@ -111,12 +111,6 @@ def _per_row(nodes: tuple[Floats, ...], noise: Noise, points: int) -> Floats:
             2 / part * np.repeat(np.square(level), points // level.shape[-1], axis=-1) for level, part in each
         )
     )
-
-
-def _reach(noise: Noise) -> float:
-    """The largest change that a bit makes, since no node weighs more than 1 (see `report_half_width`)."""
-    half_minus_q = math.tanh(1 / (2 * noise.scale)) / 2
-    return 1 / (half_minus_q * min(noise.reporting))
 
 
 # --- the threshold from the distribution of all scores together ---------------------------------------------
@@ -155,27 +149,16 @@ def stretched(lower: float, upper: float, points: int) -> float:
     return end
 
 
-def leaves_of(
-    lower: float,
-    upper: float,
-    points: int,
-    *,
-    quantity: str,
-    parameters: tuple[float, ...],
-    by: str,
-    groups: tuple[str, ...],
-) -> ValueTree:
-    """Counts on such a grid."""
+def grid_fields(lower: float, upper: float, points: int) -> dict[str, Any]:
+    """The fields of a summary on such a grid, of a power of two points."""
     points = power_of_two(points)
-    return ValueTree(
-        lower=lower,
-        upper=stretched(lower, upper, points),
-        points=points,
-        quantity=quantity,
-        parameters=parameters,
-        by=by,
-        groups=groups,
-    )
+    return {"lower": lower, "upper": stretched(lower, upper, points), "points": points}
+
+
+def point_after_last(sums: Floats, level: float, margin: float) -> int:
+    """The place of the point after the last at which T_i is below the margin; `sums` are C_0 = 0, C_1, .., N."""
+    below = np.flatnonzero(sums[1:] - level * sums[-1] < margin)
+    return int(below[-1]) + 1 if below.size else 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -189,7 +172,8 @@ class Pooled:
     def found(self, release: Release, place: int) -> Found:
         """The threshold of one class of the release."""
         curve = curve_of(release.summary.grid, release.sums[place], release.fit, release.noise)
-        return self._without_noise(curve) if curve.exact else self._with_noise(curve)
+        found = self._without_noise(curve) if curve.exact else self._with_noise(curve)
+        return replace(found, rows=curve.rows, clients=self.clients)
 
     # --- without noise --------------------------------------------------------------------------------------
 
@@ -197,7 +181,7 @@ class Pooled:
         rows = round(curve.rows)
         rank = self._rank(rows)
         if rank > rows:
-            return Found.everything(TOO_FEW, rows=curve.rows, clients=self.clients)
+            return Found.everything(TOO_FEW)
         law = CoverageLaw(clients=1, rows=rows, local_rank=rank, server_rank=1)
         place = int(np.searchsorted(curve.sums[1:], rank))
         return self._at(
@@ -223,15 +207,14 @@ class Pooled:
         total = tail_of_rows(curve, clients=self.clients)
         least = fewest_rows(curve.rows, total, unsure)
         if least < 1:
-            return Found.everything(TOO_FEW, rows=curve.rows, clients=self.clients)
+            return Found.everything(TOO_FEW)
         most = math.ceil(curve.rows + total.reach_of(unsure)) if tail.symmetric else max(least, self.clients)
         margin = pooled_margin(
             level, tail, least, test_points=self.test_points, confidence=confidence, most_rows=most
         )
-        below = np.flatnonzero(curve.sums[1:] - level * curve.rows < margin)
-        place = int(below[-1]) + 1 if below.size else 0
+        place = point_after_last(curve.sums, level, margin)
         if place >= curve.grid.points:
-            return Found.everything(TOO_FEW, rows=curve.rows, clients=self.clients)
+            return Found.everything(TOO_FEW)
         # The law is that of the released number of rows; what is promised holds for all numbers that are possible.
         rows = max(1, round(curve.rows))
         return self._at(
@@ -270,8 +253,6 @@ class Pooled:
             promised=promised,
             reached=reached,
             exact=False,
-            rows=curve.rows,
-            clients=self.clients,
             assumption=IDENTICAL if alike else PARTIAL,
             reason=BEYOND if outside else None,
             details={**details, "step": float(points[1] - points[0])},

@@ -26,15 +26,15 @@ from scipy.special import betainc
 
 from fedassay.errors import UsageError
 from fedassay.estimation.coverage import best_pair
-from fedassay.estimation.coverage.law import CoverageLaw, split_rank
+from fedassay.estimation.coverage.law import CoverageLaw, CoverageOfThreshold, split_rank
 from fedassay.protocol.arrays import Floats
 from fedassay.protocol.vocabulary import NO_NOISE, Batch, Noise, Query, Released, Select, Sum
 from fedassay.summaries.distribution.tree import ValueSummary
 from fedassay.summaries.local_quantiles import QuantileLosses
 from fedassay.summaries.scored import EVERYONE
 from fedassay.tasks.conformal.conformal import Conformal
-from fedassay.tasks.conformal.pooled import TOO_FEW
-from fedassay.tasks.conformal.threshold import CoverageOfThreshold, Found
+from fedassay.tasks.conformal.pooled import TOO_FEW, point_after_last
+from fedassay.tasks.conformal.threshold import Found
 from fedassay.tasks.expectation import PlannedStudy
 
 # --- what sets will cover in fact ---------------------------------------------------------------------------
@@ -55,6 +55,11 @@ class Expected(NamedTuple):
     mean: float
     standard_deviation: float
 
+    @classmethod
+    def of(cls, law: CoverageOfThreshold) -> Expected:
+        """Those of a law."""
+        return cls(law.mean, law.standard_deviation)
+
 
 def average_coverage(clients: int, rows: int, level: float) -> Expected | None:
     """Of the mean of the clients' split quantiles, whose coverages are independent; None if they have too few rows.
@@ -73,15 +78,13 @@ def average_coverage(clients: int, rows: int, level: float) -> Expected | None:
     return Expected(mean, math.sqrt(mean * (1 - mean) / (rows + 2) / clients))
 
 
-def choice_coverage(
-    losses: QuantileLosses, noise: Noise, *, clients: int, server_rank: int, seed: int = 0
-) -> Expected:
+def choice_coverage(losses: QuantileLosses, noise: Noise, *, clients: int, server_rank: int) -> Expected:
     """Where each client chooses a candidate with probability ∝ exp(-loss/scale), and the server takes the k-th.
 
     G_b, the probability that a client chooses one of the first b candidates, is averaged over simulated scores; clients
     are independent, so that P(the threshold is among the first b) = P(Bin(m, G_b) >= k) exactly.
     """
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(0)
     shares = np.append(np.linspace(0.0, 1.0, losses.points - 1), 1.0)
     chosen, done = np.zeros(losses.points), 0
     step = max(1, min(CHOICE_DRAWS, _AT_ONCE // losses.points))
@@ -101,7 +104,7 @@ def choice_coverage(
 
 
 def pooled_coverage(
-    summary: ValueSummary, noise: Noise, *, rows: int, level: float, margin: float, seed: int = 0
+    summary: ValueSummary, noise: Noise, *, rows: int, level: float, margin: float
 ) -> Expected | None:
     """Where the threshold is the point after the last at which released T_i = C_i - (1-α)N is below the margin.
 
@@ -110,24 +113,22 @@ def pooled_coverage(
     """
     if noise.reporting:
         return None
-    rng = np.random.default_rng(seed)
-    thresholds = summary.grid.thresholds
-    shares = np.clip((thresholds - summary.lower) / (thresholds[-2] - summary.lower), 0.0, 1.0)
+    rng = np.random.default_rng(0)
+    shares = _shares(summary)
     covered = np.empty(POOLED_DRAWS)
     for draw in range(POOLED_DRAWS):
         counts = rng.multinomial(rows, np.diff(shares, prepend=0.0))
         draws = np.rint(rng.normal(0.0, math.sqrt(noise.variance), summary.draws)).astype(np.int64)
         sums = summary.read(summary.from_leaves(counts) + summary.spread(draws)).sums(noise)
-        below = np.flatnonzero(sums[0][1:] - level * sums[0][-1] < margin)
-        place = int(below[-1]) + 1 if below.size else 0
+        place = point_after_last(sums[0], level, margin)
         covered[draw] = shares[min(place, len(shares) - 1)]
     return Expected(float(covered.mean()), float(covered.std(ddof=1)))
 
 
-def pooled_exactly(rows: int, rank: int) -> Expected:
-    """Of the score of this rank among all rows, but for the width of a bin."""
-    law = CoverageLaw(clients=1, rows=rows, local_rank=rank, server_rank=1)
-    return Expected(law.mean, law.standard_deviation)
+def _shares(summary: ValueSummary) -> Floats:
+    """The share of evenly spread scores up to each point."""
+    thresholds = summary.grid.thresholds
+    return np.asarray(np.clip((thresholds - summary.lower) / (thresholds[-2] - summary.lower), 0.0, 1.0))
 
 
 def _moments(values: Floats, probabilities: Floats) -> Expected:
@@ -158,6 +159,7 @@ class Rehearsal:
 
     Parameters
     ----------
+    task : for scores between 0 and 1.
     method : the one that was used.
     found : the threshold for scores between 0 and 1, and its guarantee.
     query : what was asked; None if nobody was.
@@ -165,8 +167,7 @@ class Rehearsal:
     clients, rows : how many clients have rows, and how many rows each.
     """
 
-    level: float
-    confidence: float
+    task: Conformal
     method: str
     found: Found
     query: Query[Any] | None
@@ -208,7 +209,7 @@ class Rehearsal:
         """The law of the coverage, or one below it; for single clients that of one of them."""
         if self.method != "local" or self.trivial:
             return self.found.law
-        return best_pair(1, self.rows, self.level)
+        return best_pair(1, self.rows, self.task.level)
 
     @cached_property
     def expected(self) -> Expected | None:
@@ -217,19 +218,20 @@ class Rehearsal:
         if self.trivial:
             return None
         if self.method == "average":
-            return average_coverage(self.clients, self.rows, self.level)
+            return average_coverage(self.clients, self.rows, self.task.level)
         known = None
         if isinstance(of, QuantileLosses):
             known = choice_coverage(of, self.noise, clients=self.clients, server_rank=details["server_rank"])
         elif isinstance(of, ValueSummary):
             rows = self.clients * self.rows
             if self.noise.variance == 0:
-                return pooled_exactly(rows, round(details["rank"]))
-            known = pooled_coverage(of, self.noise, rows=rows, level=self.level, margin=details["margin"])
-        law = self.law
-        if known is None and law is not None:
-            known = Expected(law.mean, law.standard_deviation)
-        return known
+                # Of the score of this rank among all rows, but for the width of a bin.
+                rank = round(details["rank"])
+                return Expected.of(CoverageLaw(clients=1, rows=rows, local_rank=rank, server_rank=1))
+            known = pooled_coverage(
+                of, self.noise, rows=rows, level=self.task.level, margin=details["margin"]
+            )
+        return Expected.of(self.law) if known is None and self.law is not None else known
 
     def width(self, name: str) -> float | None:
         """By the name of a target: infinite if all is covered, None where nothing is known.
@@ -240,14 +242,14 @@ class Rehearsal:
         if self.trivial:
             return math.inf
         if name == "shortfall":
-            return None if self.law is None else self.level - self.law.quantile(1 - self.confidence)
+            return None if self.law is None else self.task.level - self.law.quantile(1 - self.task.confidence)
         if self.noise.reporting:
             details = self.found.details
             margin = details["margin"] / (self.clients * self.rows) + details["step"] / 2
             return float(margin) if name == "excess" else None
         if self.expected is None:
             return None
-        return self.expected.standard_deviation if name == "spread" else self.expected.mean - self.level
+        return self.expected.standard_deviation if name == "spread" else self.expected.mean - self.task.level
 
 
 def rehearse(task: Conformal, study: PlannedStudy) -> Rehearsal:
@@ -277,14 +279,7 @@ def rehearse(task: Conformal, study: PlannedStudy) -> Rehearsal:
     except StopIteration as end:
         found = end.value[0][EVERYONE]
         return Rehearsal(
-            level=task.level,
-            confidence=task.confidence,
-            method=method,
-            found=found,
-            query=query,
-            noise=noise,
-            clients=clients,
-            rows=rows,
+            task=task, method=method, found=found, query=query, noise=noise, clients=clients, rows=rows
         )
     raise AssertionError("a threshold takes one question")
 
@@ -293,10 +288,8 @@ def _answer(query: Query[Any], *, clients: int, rows: int, empty: int) -> Any:
     """What such clients would answer together, without noise, and so many without rows."""
     of = query.of
     if isinstance(of, ValueSummary):
-        thresholds = of.grid.thresholds
-        shares = np.clip((thresholds - of.lower) / (thresholds[-2] - of.lower), 0.0, 1.0)
-        counts = np.diff(np.rint(clients * rows * shares).astype(np.int64), prepend=0)
-        return of.read(of.from_leaves(counts))
+        up_to = np.rint(clients * rows * _shares(of))
+        return of.read(of.from_leaves(np.diff(up_to, prepend=0.0).astype(np.int64)))
     each = [of.measure(EvenScores(count=count), {})[0] for count in (rows, 0)]
     if isinstance(query, Sum):
         return of.read(clients * each[0] + empty * each[1])

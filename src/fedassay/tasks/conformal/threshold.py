@@ -5,9 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
+
+from fedassay.estimation.coverage.law import CoverageOfThreshold
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,32 +34,6 @@ PARTIAL = (
     "rows are exchangeable within each client, and a new row comes from client j with probability (n_j+1)/(N+K), for "
     "n_j of all N rows and K clients"
 )
-
-
-class CoverageOfThreshold(Protocol):
-    """The law of the coverage, given the calibration rows, or a law that lies below it."""
-
-    @property
-    def mean(self) -> float:
-        """The marginal coverage."""
-        ...
-
-    @property
-    def standard_deviation(self) -> float:
-        """How much it depends on the calibration rows that one happens to have."""
-        ...
-
-    def cdf(self, t: float) -> float:
-        """P(coverage <= t)."""
-        ...
-
-    def quantile(self, p: float) -> float:
-        """The inverse of it."""
-        ...
-
-    def probability_at_least(self, level: float) -> float:
-        """P(coverage >= level)."""
-        ...
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,16 +69,13 @@ class Found:
     notes: tuple[str, ...] = ()
 
     @classmethod
-    def everything(
-        cls, reason: str, *, rows: float | None, clients: int | None, notes: tuple[str, ...] = ()
-    ) -> Found:
+    def everything(cls, reason: str, *, clients: int | None = None, notes: tuple[str, ...] = ()) -> Found:
         """The honest answer where no finite threshold can be had: the set holds everything, and covers everything."""
         return cls(
             threshold=math.inf,
             promised=1.0,
             reached=1.0,
             exact=False,
-            rows=rows,
             clients=clients,
             reason=reason.removesuffix("."),
             notes=notes,
@@ -130,32 +103,28 @@ class Found:
         }
 
     def _guarantee(self, level: float, confidence: float | None, *, over_classes: bool) -> dict[str, Any]:
-        mean = self.law.mean if self.law is not None and self.promised is None else self.promised
-        if mean is None:
-            return {
-                "kind": "none",
-                "level": level,
-                "confidence": None,
-                "coverage": None,
-                "probability": None,
-                "assumption": None,
-                "text": f"No coverage is guaranteed: {self.reason}.",
-            }
-        reached = self.reached
-        if self.law is not None and reached is None:
-            reached = self.law.probability_at_least(level)
+        mean, reached = self.promised, self.reached
+        if self.law is not None:
+            mean = self.law.mean if mean is None else mean
+            reached = self.law.probability_at_least(level) if reached is None else reached
         everything = self.infinite and self.law is None
-        words = self._words(level, confidence, mean, reached)
-        if over_classes:
-            words = f"Over all classes together, and not for each: a{words[1:]}"
+        kind = "marginal" if confidence is None else "training-conditional"
+        if mean is None:
+            kind, text = "none", f"No coverage is guaranteed: {self.reason}."
+        elif everything:
+            text = EVERYTHING
+        else:
+            text = self._words(level, confidence, mean, reached)
+            if over_classes:
+                text = f"Over all classes together, and not for each: a{text[1:]}"
         return {
-            "kind": "marginal" if confidence is None else "training-conditional",
+            "kind": kind,
             "level": level,
-            "confidence": confidence,
+            "confidence": None if mean is None else confidence,
             "coverage": mean,
             "probability": reached,
-            "assumption": None if everything else self.assumption,
-            "text": EVERYTHING if everything else words,
+            "assumption": None if mean is None or everything else self.assumption,
+            "text": text,
         }
 
     def _words(self, level: float, confidence: float | None, mean: float, reached: float | None) -> str:

@@ -1,4 +1,4 @@
-"""Metrics of calibration: whether probabilities can be taken at face value."""
+"""Metrics over all rows: how well scores rank, how well calibrated they are, and proper losses."""
 
 from __future__ import annotations
 
@@ -6,6 +6,69 @@ import math
 
 from fedassay.protocol.cards import Named
 from fedassay.protocol.metrics import MetricRecord
+
+ROC_AUC = MetricRecord(
+    name="roc_auc",
+    title="ROC AUC",
+    short="AUC",
+    sentence="the probability that a positive row has a higher score than a negative one",
+    order=10,
+    parts=("rows",),
+    range=(0.0, 1.0),
+    target=0.02,
+    scale="logit",
+    headline=True,
+    forest=True,
+    estimate=Named("fedassay.estimation.ranking:roc_auc"),
+    expected=Named("fedassay.estimation.ranking:expected_roc_auc"),
+)
+
+
+# --- average precision --------------------------------------------------------------------------------------
+
+AVERAGE_PRECISION = MetricRecord(
+    name="average_precision",
+    title="average precision",
+    sentence="the precision, averaged over the recalls that thresholds give",
+    order=200,
+    parts=("rows",),
+    range=(0.0, 1.0),
+    headline=True,
+    estimate=Named("fedassay.estimation.ranking:average_precision"),
+)
+
+
+# --- Brier score --------------------------------------------------------------------------------------------
+
+BRIER_SCORE = MetricRecord(
+    name="brier_score",
+    title="Brier score",
+    short="Brier",
+    sentence="the mean squared distance of scores from labels",
+    order=220,
+    parts=("rows",),
+    range=(0.0, 1.0),
+    target=0.01,
+    scale="identity",
+    estimate=Named("fedassay.estimation.ratios:brier_score"),
+)
+
+
+# --- log loss -----------------------------------------------------------------------------------------------
+
+LOG_LOSS = MetricRecord(
+    name="log_loss",
+    title="log loss",
+    sentence="the mean negative log-likelihood of the labels",
+    order=230,
+    parts=("rows",),
+    range=(0.0, math.inf),
+    target=0.05,
+    estimate=Named("fedassay.estimation.ratios:log_loss"),
+)
+
+
+# --- prevalence ---------------------------------------------------------------------------------------------
 
 PREVALENCE = MetricRecord(
     name="prevalence",
