@@ -14,8 +14,8 @@ from fedassay.errors import FedassayError, ProtocolError
 from fedassay.kernel.sites import COORDINATOR, SiteFile
 from fedassay.protocol import wire
 from fedassay.runtimes.file_drop import CheckedRequest, FileDropRuntime, FileDropStudy, Participant
-from fedassay.runtimes.file_drop.announcement import Announcement
 from fedassay.runtimes.file_drop.letters import _MESSAGE, EVERYONE, Letter, LetterKind, open_letter
+from fedassay.runtimes.file_drop.study import Announcement
 from file_drop_town import Town
 from stated import Verify
 

@@ -10,8 +10,11 @@ import pytest
 
 from fedassay.errors import UsageError
 from fedassay.kernel.agenda import Agenda
+from fedassay.protocol.vocabulary import Budget
 from fedassay.runtimes.flower.study import FlowerStudy
 from fedassay.tasks.card import TASKS
+from fedassay.trust.plain import Plain
+from fedassay.trust.server_dp import ServerDP
 from file_drop_town import Town, beginning
 
 RANGE = ("--lower", 0, "--upper", 128, "--points", 32)
@@ -86,7 +89,7 @@ def test_a_site_that_has_not_named_a_column_says_so(
         ("evaluate", {"groups": ["F", "M"]}, {}, {"groups": ["F", "F"]}),
         ("evaluate", {"per_site": True}, {}, {"height": 99}),
         ("evaluate", {"versus": True}, {}, {"level": 2.0}),
-        ("calibrate-classes", {"classes": 3, "method": "bbq"}, {"privacy": "plain"}, {"solver": "exact"}),
+        ("calibrate-classes", {"classes": 3, "method": "bbq"}, {"trust": Plain()}, {"solver": "exact"}),
         ("calibrate-classes", {"classes": 3, "solver": "fedavg", "rounds": 2}, {}, {"classes": None}),
         ("conformal", {"sets": "absolute", "score_range": [0.0, 6.0], "method": "qq"}, {}, {"level": 2.0}),
         ("ecdf", {"lower": 0.0, "upper": 9.0, "quantiles": [0.5]}, {}, {"upper": 0.0}),
@@ -110,5 +113,8 @@ def test_a_flower_study_carries_the_parameters(
 def test_a_flower_study_refuses_what_its_terms_cannot_answer() -> None:
     with pytest.raises(UsageError, match="per-site: under server-dp"):
         FlowerStudy(
-            name="s", agenda=Agenda.of("evaluate", {"per_site": True}), privacy="server-dp", epsilon=1.0
+            name="s",
+            agenda=Agenda.of("evaluate", {"per_site": True}),
+            trust=ServerDP(),
+            budget=Budget(epsilon=1.0),
         )

@@ -34,17 +34,9 @@ from fedassay.privacy.ledger.place import Place
 from fedassay.privacy.policy.disclosure import Disclosure
 from fedassay.protocol import wire
 from fedassay.protocol.vocabulary import COORDINATOR, Message, Protection
-from fedassay.runtimes.file_drop import (
-    CheckedRequest,
-    FileDropRuntime,
-    Over,
-    Participant,
-    Waiting,
-    letters,
-    outcome,
-)
-from fedassay.runtimes.file_drop.outcome import conclude
-from fedassay.runtimes.file_drop.proposal import Proposal, opened_study, require_folder
+from fedassay.runtimes.file_drop import CheckedRequest, Over, Participant, letters
+from fedassay.runtimes.file_drop.coordinator import FileCoordinator, require_folder
+from fedassay.runtimes.released import Proposal
 from fedassay.tasks.card import TASKS
 from fedassay.trust.secure_sum import SecureSum
 
@@ -260,24 +252,23 @@ def aggregate(
     proposal = _proposal(task, wanted.of(task or ""), terms=terms, name=study)
     beside = key.absolute().parent / "fedassay-state"
     state = beside if state is None else state
-    say = partial(words.say, delivery.console)
-    with letters.locked(state):
-        begun = opened_study(drop, state, identity, proposal, roster, say, profile=disclosure)
-        runtime = FileDropRuntime(begun, close=close)
-        try:
-            books = DatabaseLedger(ledger or state / "ledger.sqlite", None, anchor=state / "ledger.head")
-            result = conclude(begun, runtime, ledger=books, profile=disclosure)
-            runtime.finish()
-        except Waiting as waiting:
-            again = f"fedassay aggregate {drop} --key {key}" + (
-                f" --state {state}" if state != beside else ""
-            )
-            outcome.waiting(waiting, runtime, again, say)
-            return
-        finally:
-            runtime.close()
-    outcome.refusals(runtime, say)
-    wanted.deliver(result, delivery)
+    coordinator = FileCoordinator(
+        drop=drop,
+        home=state,
+        identity=identity,
+        roster=roster,
+        say=partial(words.say, delivery.console),
+        again=f"fedassay aggregate {drop} --key {key}" + (f" --state {state}" if state != beside else ""),
+    )
+    books = ledger or state / "ledger.sqlite"
+    result = coordinator.call(
+        proposal,
+        ledger=lambda: DatabaseLedger(books, None, anchor=state / "ledger.head"),
+        close=close,
+        profile=disclosure,
+    )
+    if result is not None:
+        wanted.deliver(result, delivery)
 
 
 def _proposal(

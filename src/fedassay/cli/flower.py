@@ -22,7 +22,7 @@ from fedassay.kernel.agenda import Agenda
 from fedassay.kernel.sites import SiteFile
 from fedassay.privacy.randomness import SecureRandomness
 from fedassay.protocol.files import write_atomically
-from fedassay.protocol.vocabulary import COORDINATOR, Setting
+from fedassay.protocol.vocabulary import COORDINATOR
 from fedassay.runtimes.flower.coordinator_file import VARIABLE, write_coordinator
 from fedassay.runtimes.flower.study import FlowerStudy
 from fedassay.runtimes.flower.submission import Connection, to_toml, watched, write_app
@@ -89,8 +89,15 @@ def submit_command(
     delivery: output.Delivery,
 ) -> None:
     """Run a study on a SuperLink, show how it goes, and bring the result back."""
-    setting = Setting(trust=terms.trust, protection=terms.protection, budget=terms.budget, clients=0)
-    asked = FlowerStudy.under(study, Agenda.of(task, wanted.of(task)), setting, timeout=timeout, wait=wait)
+    asked = FlowerStudy(
+        name=study,
+        agenda=Agenda.of(task, wanted.of(task)),
+        trust=terms.trust,
+        budget=terms.budget,
+        protection=terms.protection,
+        timeout=timeout,
+        wait=wait,
+    )
     reached = Connection(
         address=address, root_certificates=root_certificates, insecure=insecure, name=connection
     )

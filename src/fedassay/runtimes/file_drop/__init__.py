@@ -10,11 +10,10 @@ from typing import TYPE_CHECKING
 from fedassay.protocol.cards import names_of
 
 if TYPE_CHECKING:
-    from fedassay.runtimes.file_drop.announcement import Announcement
     from fedassay.runtimes.file_drop.card import FileDrop
     from fedassay.runtimes.file_drop.participant import CheckedRequest, Over, Participant
     from fedassay.runtimes.file_drop.runtime import FileDropRuntime, Waiting
-    from fedassay.runtimes.file_drop.study import FileDropStudy
+    from fedassay.runtimes.file_drop.study import Announcement, FileDropStudy
 
 __all__ = [
     "Announcement",
@@ -30,7 +29,7 @@ __all__ = [
 __getattr__ = names_of(
     __name__,
     {
-        "Announcement": "announcement",
+        "Announcement": "study",
         "CheckedRequest": "participant",
         "FileDrop": "card",
         "FileDropRuntime": "runtime",

@@ -52,6 +52,7 @@ class FileDropRuntime(MessagingRuntime):
 
     name = "file-drop"
     mode = "files"
+    simulated = False
 
     def __init__(self, study: FileDropStudy, *, close: bool = False) -> None:
         believed = {**study.announcement.parties, COORDINATOR: study.identity.public}
@@ -61,6 +62,7 @@ class FileDropRuntime(MessagingRuntime):
             asker=key_to_text(study.identity.public),
         )
         self.study = study
+        self.clients = list(study.announcement.roster)
         self.notes: list[str] = []
         """Files that were refused, in words."""
         self._close = close
@@ -70,16 +72,6 @@ class FileDropRuntime(MessagingRuntime):
         self._arrived: list[str] = []
         self._left_out: list[str] = []
         """Who was asked in the pass that was closed last, and has not answered properly."""
-
-    @property
-    def simulated(self) -> bool:
-        """Never: each site holds its own rows."""
-        return False
-
-    @property
-    def clients(self) -> Sequence[str]:
-        """The sites of the announcement."""
-        return list(self.study.announcement.roster)
 
     @property
     def rounds(self) -> int:

@@ -41,9 +41,8 @@ from fedassay.protocol import wire
 from fedassay.protocol.vocabulary import Message as WireMessage
 from fedassay.runtimes import flower
 from fedassay.runtimes.flower.card import FlowerSimulation
-from fedassay.runtimes.flower.directory import Directory, answer_hello
 from fedassay.runtimes.flower.post import HELLO, REQUEST, Frame, NodeLetter, Out, Post
-from fedassay.runtimes.flower.runtime import LEG_TIMEOUT, FlowerRuntime
+from fedassay.runtimes.flower.runtime import LEG_TIMEOUT, Directory, FlowerRuntime, answer_hello
 from fedassay.runtimes.simulated import SERVERS, Progress, SimulatedFederation, SimulatedRuntime, silent
 
 # --- the rows of a simulation on disk -----------------------------------------------------------------------

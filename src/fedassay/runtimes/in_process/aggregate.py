@@ -38,12 +38,13 @@ class Aggregate:
     name = "in-process"
     mode = "aggregate"
     simulated = True
-    helpers = SERVERS
+    helpers: Sequence[str] = SERVERS
 
     def __init__(
         self, federation: Federation, *, randomness: Randomness, split_key: bytes, holdout: float = 0.3
     ) -> None:
         self._federation = federation
+        self.clients = federation.clients
         self._randomness = randomness
         self._split_key = split_key
         self._holdout = holdout
@@ -57,11 +58,6 @@ class Aggregate:
     def truncated(self) -> int:
         """Rows that clients left out to keep to their bound, in the latest measurement."""
         return sum(self._left_out.values())
-
-    @property
-    def clients(self) -> Sequence[str]:
-        """The names of all clients."""
-        return self._federation.clients
 
     def prekeys(self, names: Sequence[str]) -> None:
         """None: no message passes."""

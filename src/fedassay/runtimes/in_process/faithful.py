@@ -16,11 +16,6 @@ from fedassay.runtimes.messaging import MessagingRuntime
 from fedassay.runtimes.simulated import Progress, SimulatedFederation, silent
 
 
-def _nobody(name: str, leg: int) -> bool:
-    """No dropouts."""
-    return False
-
-
 class Faithful(MessagingRuntime):
     """Every client computes its own message; `drops(client, leg)` says who is lost at which leg.
 
@@ -29,13 +24,14 @@ class Faithful(MessagingRuntime):
 
     name = "in-process"
     mode = "faithful"
+    simulated = True
 
     def __init__(
         self,
         clients: Iterable[Client],
         *,
         helpers: Iterable[Helper] = (),
-        drops: Callable[[str, int], bool] = _nobody,
+        drops: Callable[[str, int], bool] = lambda name, leg: False,
         progress: Progress = silent,
         asker: str | None = None,
     ) -> None:
@@ -43,23 +39,9 @@ class Faithful(MessagingRuntime):
         self._reasons: dict[str, str] = {}
         self._clients = {client.name: client for client in clients}
         self._helpers = {helper.name: helper for helper in helpers}
+        self.clients, self.helpers = list(self._clients), list(self._helpers)
         self._drops = drops
         self._progress = progress
-
-    @property
-    def simulated(self) -> bool:
-        """Always: this process holds all rows."""
-        return True
-
-    @property
-    def clients(self) -> Sequence[str]:
-        """The names of all clients."""
-        return list(self._clients)
-
-    @property
-    def helpers(self) -> Sequence[str]:
-        """The names of the servers besides the driving one."""
-        return list(self._helpers)
 
     @property
     def truncated(self) -> int:
