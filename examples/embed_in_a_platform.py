@@ -29,7 +29,7 @@ import fedassay
 from fedassay.cli.demo import hospitals
 from fedassay.crypto.identity import Credentials, Identity, key_to_text, verifies
 from fedassay.crypto.keys import KeyPair
-from fedassay.kernel.agenda import Agenda, RunRecord
+from fedassay.kernel.agenda import Agenda
 from fedassay.kernel.client import Client
 from fedassay.kernel.run import run
 from fedassay.kernel.sites import SiteFile
@@ -165,7 +165,7 @@ def main(folder: Path) -> None:
         study="spring",
         receipts=receipts,
     )
-    results = agenda.results(outcome, RunRecord(clients=runtime.clients, budget=BUDGET, receipts=receipts))
+    results = agenda.results(outcome, clients=runtime.clients, budget=BUDGET, charges=receipts.values())
     auc = results["roc_auc"]
     print(f"AUC {auc['value']:.3f} ({auc['interval'][0]:.3f} to {auc['interval'][1]:.3f}).")
     for client in clients:

@@ -24,8 +24,8 @@ from fedassay.kernel.sites import SiteFile, prekeys_of
 from fedassay.privacy.randomness import SecureRandomness
 from fedassay.protocol import wire
 from fedassay.protocol.vocabulary import Message, TrustModel
-from fedassay.runtimes.file_drop import Participant
 from fedassay.runtimes.file_drop.letters import _MESSAGE, Letter, LetterKind
+from fedassay.runtimes.file_drop.participant import Participant
 from fedassay.runtimes.file_drop.study import Announcement
 
 OPTIONS = ("--threshold", "0.3", "--threshold", "0.5", "--height", "6")

@@ -42,12 +42,7 @@ def test_a_study_gives_what_one_process_gives(town: Town, tmp_path: Path) -> Non
     document = json.loads(result.read_text())
     jsonschema.validate(document, SCHEMA)
     wanted = fedassay.evaluate(
-        pooled(town),
-        client="site",
-        label="y",
-        logits="z_",
-        height=6,
-        privacy=fedassay.Plain(),
+        pooled(town), client="site", label="y", logits="z_", height=6, privacy=fedassay.Plain()
     )
     assert document["results"] == json.loads(wanted.to_json())["results"]
     assert heading(document) == "Evaluation of a classifier with several classes"

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from fedassay.api.terms import EntryTerms
 from fedassay.data.federation import Federation
 from fedassay.data.schema import CLIENT
-from fedassay.data.split import select_pooled_part
+from fedassay.data.selection import select_pooled_part
 from fedassay.estimation.coverage.law import CoverageLaw, split_rank
 from fedassay.protocol.arrays import Floats
 from fedassay.protocol.vocabulary import Batch, Part, Rows

@@ -15,9 +15,9 @@ import numpy as np
 from fedassay.api.terms import EntryTerms, Roles
 from fedassay.data.federation import Federation, load
 from fedassay.data.findings import listed
-from fedassay.data.groups import group_names
-from fedassay.data.logits import looks_like_probabilities
+from fedassay.data.inventory import group_names
 from fedassay.data.partition import Partition
+from fedassay.data.wide import looks_like_probabilities
 from fedassay.errors import DataError
 from fedassay.estimation.coverage import scores_needed
 from fedassay.protocol.vocabulary import Setting

@@ -10,7 +10,7 @@ from fedassay.api import conformal_lookup
 from fedassay.api.conformal_baselines import compared
 from fedassay.api.terms import EntryTerms
 from fedassay.data.federation import Federation
-from fedassay.data.groups import reread
+from fedassay.data.inventory import reread
 from fedassay.data.partition import Partition
 from fedassay.errors import ParameterError, UsageError
 from fedassay.kernel.run import rehearse

@@ -17,8 +17,8 @@ from fedassay.artefacts.apply import write_applied
 from fedassay.artefacts.conformal import ConformalPredictor
 from fedassay.artefacts.reading import Read
 from fedassay.artefacts.thresholds import rows_of_parts, warnings_of
-from fedassay.data.logits import looks_like_probabilities, probabilities_warning
 from fedassay.data.schema import CLIENT, Columns
+from fedassay.data.wide import looks_like_probabilities, probabilities_warning
 from fedassay.errors import UsageError
 
 LOWER, UPPER, SET, SIZE = "lower", "upper", "prediction_set", "set_size"

@@ -34,8 +34,9 @@ from fedassay.privacy.ledger.place import Place
 from fedassay.privacy.policy.disclosure import Disclosure
 from fedassay.protocol import wire
 from fedassay.protocol.vocabulary import COORDINATOR, Message, Protection
-from fedassay.runtimes.file_drop import CheckedRequest, Over, Participant, letters
+from fedassay.runtimes.file_drop import letters
 from fedassay.runtimes.file_drop.coordinator import FileCoordinator, require_folder
+from fedassay.runtimes.file_drop.participant import CheckedRequest, Over, Participant
 from fedassay.runtimes.released import Proposal
 from fedassay.tasks.card import TASKS
 from fedassay.trust.secure_sum import SecureSum

@@ -17,8 +17,8 @@ from fedassay.errors import PolicyRefusal
 from fedassay.kernel.sites import SiteFile
 from fedassay.privacy.policy.disclosure import Disclosure
 from fedassay.protocol.vocabulary import COORDINATOR
-from fedassay.runtimes.file_drop import Announcement, CheckedRequest, Over
-from fedassay.runtimes.file_drop.participant import announcement_fingerprint
+from fedassay.runtimes.file_drop.participant import CheckedRequest, Over, announcement_fingerprint
+from fedassay.runtimes.file_drop.study import Announcement
 
 _SHOWN = 12
 """Values of an array that are printed; --json writes all of them."""

@@ -11,15 +11,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedassay.data.findings import Finding, listed, raise_first
-from fedassay.data.gaps import left_out
-from fedassay.data.logits import Width
 from fedassay.data.names import Roster, RowNames
 from fedassay.data.partition import DealtRows, Partition
 from fedassay.data.scan import Scan
 from fedassay.data.schema import ROLES, Columns
-from fedassay.data.sources import Folder, Source, not_read, open_source
+from fedassay.data.sources import Folder, Source, left_out, not_read, open_source
 from fedassay.data.stores import ClientRows, Gathered, MemoryStore, RowStore, SiteTable, StreamStore
 from fedassay.data.tables import PooledRows
+from fedassay.data.wide import Width
 from fedassay.errors import DataError, UsageError
 from fedassay.protocol.vocabulary import Rows
 

@@ -17,12 +17,12 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from fedassay.data.findings import raise_first
-from fedassay.data.logits import Width
 from fedassay.data.names import SortedNames
 from fedassay.data.numbers import LocalClients
 from fedassay.data.scan import Chunk, Scan
 from fedassay.data.schema import CLIENT, Columns
 from fedassay.data.tables import ArrayRows, StreamedRows, Table, batch_length, kept
+from fedassay.data.wide import Width
 from fedassay.protocol.vocabulary import Batch, Rows
 
 _ORDER_BYTES = 8
@@ -85,7 +85,7 @@ class Gathered:
     def __init__(self, columns: Columns, limit: int) -> None:
         self._left = limit
         self._columns: dict[str, list[NDArray[Any]]] = {
-            role.name: [np.empty((0, 0) if role.wide else 0, role.dtype)] for role in columns.roles
+            role.name: [role.convert(pa.nulls(0))[0]] for role in columns.roles
         }
         self._clients: list[LocalClients] = []
         self.complete = True
@@ -305,7 +305,7 @@ def take_stock(rows: Rows, *, key: bytes) -> Holdings:
 
     The fingerprint is a keyed hash (BLAKE2b) of the validated values, row by row, columns in the order of their names.
     It does not depend on the format of a file. It does depend on the order of rows, because which of them are held out
-    does (`split.py`). `key` is a secret of the site: without it, nobody who sees a fingerprint can try whether it
+    does (`selection.py`). `key` is a secret of the site: without it, nobody who sees a fingerprint can try whether it
     belongs to certain rows.
 
     Examples

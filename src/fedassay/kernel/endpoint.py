@@ -25,7 +25,6 @@ from fedassay.errors import (
     UsageError,
 )
 from fedassay.kernel import envelope
-from fedassay.kernel import envelope as sealing
 from fedassay.kernel.envelope import Envelope, Refusal, Summaries, TrustModels
 from fedassay.privacy.randomness import SecureRandomness
 from fedassay.protocol import wire
@@ -232,9 +231,9 @@ class Endpoint(ABC):
     def _sealed(self, reply: bytes, opened: Envelope, request: bytes) -> bytes:
         self.unsealed = reply
         # Always from the secure source: what is sealed must not depend on a simulation's seed, nor its draws on this.
-        return sealing.sealed(
+        return envelope.sealed(
             reply,
-            sealing.Addressee(opened.reply_key, request),
+            envelope.Addressee(opened.reply_key, request),
             sender=self.name,
             credentials=self._credentials,
             randomness=SecureRandomness(),

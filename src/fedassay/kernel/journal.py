@@ -72,15 +72,11 @@ class Journal(ABC):
             if entry["kind"] == "begun" and entry["drawn"]
         }
         released = [entry for entry in self._entries if entry["kind"] == "released"]
-        every = [
-            int(one["clients"]) for entry in released if entry["key"] not in drawn for one in entry["values"]
+        heard = [
+            (drawn.get(entry["key"]), int(one["clients"])) for entry in released for one in entry["values"]
         ]
-        lost = [
-            drawn[entry["key"]] - int(one["clients"])
-            for entry in released
-            if entry["key"] in drawn
-            for one in entry["values"]
-        ]
+        every = [answered for asked, answered in heard if asked is None]
+        lost = [asked - answered for asked, answered in heard if asked is not None]
         return min(every) if every else clients - max(lost) if lost else 0
 
 

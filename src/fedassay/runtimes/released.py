@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from fedassay.kernel import publication
-from fedassay.kernel.agenda import Agenda, RunRecord
+from fedassay.kernel.agenda import Agenda
 from fedassay.kernel.journal import Journal
 from fedassay.kernel.run import FEDERATION, run
 from fedassay.privacy.ledger.charges import Charge, Ledger
@@ -94,8 +94,10 @@ def release(
         receipts=receipts,
         profile=profile,
     )
-    record = RunRecord(clients=runtime.clients, budget=setting.budget, receipts=receipts)
-    results, took = agenda.results(outcome, record), seconds()
+    took = seconds()
+    results = agenda.results(
+        outcome, clients=runtime.clients, budget=setting.budget, charges=receipts.values()
+    )
     return Result(
         task=agenda.name,
         parameters={"study": name, **agenda.parameters},

@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Annotated, Any
 
-from fedassay.data.gaps import Missing
 from fedassay.data.partition import Partition
 from fedassay.data.schema import Columns
+from fedassay.data.sources import Missing
 from fedassay.errors import ParameterError, UsageError
 from fedassay.protocol.parameters import INTERNAL, Checked, Fraction, Interval, meant
 from fedassay.protocol.vocabulary import Budget, Neighbours, Protection, TrustModel, Unit

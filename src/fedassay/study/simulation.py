@@ -10,11 +10,11 @@ from functools import cached_property
 from typing import Any, get_args
 
 from fedassay.data.federation import Federation, load
-from fedassay.data.gaps import CompleteRows, Missing
 from fedassay.data.partition import Partition
+from fedassay.data.sources import CompleteRows, Missing
 from fedassay.errors import FederationError, ParameterError, Refused, TooFewClients
 from fedassay.kernel import publication
-from fedassay.kernel.agenda import Agenda, Alone, RunRecord
+from fedassay.kernel.agenda import Agenda, Alone
 from fedassay.kernel.envelope import Refusal
 from fedassay.kernel.journal import Journal, MemoryJournal
 from fedassay.kernel.run import run
@@ -214,7 +214,7 @@ def simulate(
         truncated = runtime.truncated
     few = federation.client_count <= LARGEST_FAITHFUL
     results = agenda.results(
-        outcome, RunRecord(clients=federation.clients if few else (), budget=budget, receipts=receipts)
+        outcome, clients=federation.clients if few else (), budget=budget, charges=receipts.values()
     )
     return Result(
         task=agenda.name,

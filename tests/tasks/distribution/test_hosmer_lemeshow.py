@@ -35,12 +35,13 @@ from fedassay.summaries.group_statistics import ONE
 from fedassay.summaries.score_histogram import ScoreHistogram
 from fedassay.tasks.distribution.calibration_groups import (
     CalibrationGroups,
+    enough_rows,
     fourth_cumulant,
     from_evidence,
     upper_tail,
 )
 from fedassay.tasks.distribution.hosmer_lemeshow import METHODS, HosmerLemeshow
-from fedassay.tasks.distribution.score_groups import ScoreCurve, enough_rows
+from fedassay.tasks.distribution.published_groups import ScoreCurve
 from fedassay.trust import TRUST_MODELS
 from fedassay.trust.distributed_dp import DistributedDP
 from fedassay.trust.local_dp import LocalDP

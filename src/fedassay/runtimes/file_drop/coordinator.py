@@ -168,11 +168,11 @@ class FileCoordinator:
         answered = f" (answered: {', '.join(state.answered)})" if state.answered else ""
         self.say(
             f"Pass {state.number}: {len(state.answered)} of {total} replies are there{answered}; waiting for "
-            f"{', '.join(state.missing)}.",
+            f"{', '.join(state.missing)}."
         )
         self.say(
             f"Next: bring {self.drop} to these sites; each runs `fedassay contribute DROP --site site.toml`. "
-            f"Then run here `{self.again}`; with --close it goes on without those who are missing.",
+            f"Then run here `{self.again}`; with --close it goes on without those who are missing."
         )
 
     def _say_refusals(self, runtime: FileDropRuntime) -> None:

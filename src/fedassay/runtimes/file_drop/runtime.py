@@ -55,10 +55,10 @@ class FileDropRuntime(MessagingRuntime):
     simulated = False
 
     def __init__(self, study: FileDropStudy, *, close: bool = False) -> None:
-        believed = {**study.announcement.parties, COORDINATOR: study.identity.public}
+        self._believed = {**study.announcement.parties, COORDINATOR: study.identity.public}
         super().__init__(
             reply_pair=study.reply_pair,
-            credentials=Credentials(identity=study.identity, roster=believed),
+            credentials=Credentials(identity=study.identity, roster=self._believed),
             asker=key_to_text(study.identity.public),
         )
         self.study = study
@@ -144,11 +144,7 @@ class FileDropRuntime(MessagingRuntime):
         for name, data in replies.items():
             with suppress(ProtocolError, ValueError):
                 inner = envelope.opened(
-                    data,
-                    self.reply_pair,
-                    request=requests[name],
-                    sender=name,
-                    credentials=self.credentials,
+                    data, self.reply_pair, request=requests[name], sender=name, credentials=self.credentials
                 )
                 self.refusals[name] = Refusal(str(wire.decode(inner).get("refusal")))
 
@@ -228,15 +224,14 @@ class FileDropRuntime(MessagingRuntime):
         return replies, refused
 
     def _opened(self, data: bytes, name: str, number: int, *, where: str) -> bytes:
-        announcement = self.study.announcement
         letter = open_letter(
             data,
             where=where,
             sender=name,
-            believed={**announcement.parties, COORDINATOR: self.study.identity.public},
+            believed=self._believed,
             recipient=COORDINATOR,
             kinds=(LetterKind.REPLY,),
             number=number,
-            study=announcement.study,
+            study=self.study.announcement.study,
         )
         return letter.body

@@ -338,10 +338,7 @@ def simulated_federation(federation: SimulatedFederation) -> Iterator[FlowerRunt
         cast = Cast(
             clients=tuple(rows.clients),
             endpoint=SpooledClients(
-                spool=spool,
-                randomness=randomness,
-                split_key=federation.split_key,
-                holdout=federation.holdout,
+                spool=spool, randomness=randomness, split_key=federation.split_key, holdout=federation.holdout
             ),
             helpers=(second,) if federation.helpers else (),
             local=local,

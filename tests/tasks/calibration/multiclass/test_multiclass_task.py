@@ -13,7 +13,7 @@ from sklearn.metrics import accuracy_score, log_loss
 
 import fedassay
 from fedassay.data.federation import Federation, load
-from fedassay.data.split import select_pooled_part
+from fedassay.data.selection import select_pooled_part
 from fedassay.errors import UsageError
 from fedassay.kernel.run import Job, run
 from fedassay.privacy.ledger.charges import MemoryLedger
