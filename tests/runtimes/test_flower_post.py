@@ -98,7 +98,6 @@ def directory(grid: Any, *, wait: float = 0.2, timeout: float = 0.2) -> Director
         randomness=SecureRandomness(),
         wait=wait,
         timeout=timeout,
-        credentials=credentials(COORDINATOR),
     )
 
 
@@ -108,7 +107,6 @@ def runtime(grid: Any, **options: Any) -> FlowerRuntime:
         directory=directory(grid),
         reply_pair=KeyPair.draw(SecureRandomness()),
         simulated=False,
-        timeout=0.2,
         **options,
     )
 

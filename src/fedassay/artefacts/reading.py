@@ -17,11 +17,11 @@ import pyarrow.compute as pc
 
 from fedassay.data.files import CsvTable
 from fedassay.data.findings import raise_first
+from fedassay.data.lists import Width
 from fedassay.data.numbers import is_text
 from fedassay.data.scan import Chunk, Scan
 from fedassay.data.schema import CLIENT, ROLES, Columns
 from fedassay.data.tables import Table, frame_table
-from fedassay.data.wide import Width
 from fedassay.errors import DataError, UsageError
 
 # --- columns of a CSV file that hold only numbers -----------------------------------------------------------

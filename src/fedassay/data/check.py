@@ -16,12 +16,12 @@ import numpy as np
 from fedassay.data.column_checks import ClassesLook, FeaturesLook, NumbersLook
 from fedassay.data.federation import sites_of
 from fedassay.data.findings import Finding, Severity, error, listed, note, warning
+from fedassay.data.lists import Width
 from fedassay.data.names import ClientCounts, Roster
 from fedassay.data.scan import BINS, Chunk, LabelProfile, Scan, ScoreProfile
 from fedassay.data.schema import Columns
 from fedassay.data.sources import Source, left_out, not_read, open_source
 from fedassay.data.stores import SiteTable
-from fedassay.data.wide import Width
 from fedassay.errors import FedassayError
 
 CROWDED = 0.2

@@ -60,7 +60,8 @@ class Finding:
         parts = _SENTENCE.fullmatch(sentence)
         if parts is None:
             return error(what="data", got=sentence, expected="readable rows", fix="see above")
-        return error(**{name: text or "" for name, text in parts.groupdict().items()})
+        what, got, expected, fix = parts["what"], parts["got"], parts["expected"], parts["fix"] or ""
+        return error(what=what, got=got, expected=expected, fix=fix)
 
     def sentence(self) -> str:
         """What, got, expected, fix."""

@@ -239,7 +239,7 @@ class WideReader:
         wrong = (~np.isfinite(values).all(axis=1) | ~there) & ~short
         self._other_length.add(self._rows, short, lambda row: str(int(lengths[row])))
         self._not_finite.add(self._rows, wrong, entry)
-        return short | wrong | (values.shape[1] != width)
+        return np.asarray(short | wrong | (values.shape[1] != width))
 
     def findings(self) -> list[Finding]:
         """Everything found so far that makes these columns unusable."""

@@ -111,7 +111,7 @@ class SortedNames(Names):
 # --- how many rows each client has --------------------------------------------------------------------------
 
 _PENDING = 2**20
-_NEUTRAL = {np.minimum: np.inf, np.maximum: -np.inf}
+_NEUTRAL: dict[np.ufunc, float] = {np.minimum: np.inf, np.maximum: -np.inf}
 
 
 class PerClient:
@@ -142,10 +142,11 @@ class PerClient:
     def _reduced(
         self, names: Any, codes: NDArray[Any], numbers: Mapping[str, NDArray[Any]]
     ) -> tuple[Any, dict[str, NDArray[np.float64]]]:
-        found = {}
+        found: dict[str, NDArray[np.float64]] = {}
         for name, reduce in self._reductions.items():
             if reduce is np.add:  # of whole numbers below 2^53, which is exact in floats
-                found[name] = np.bincount(codes, weights=numbers[name], minlength=len(names))
+                counted = np.bincount(codes, weights=numbers[name], minlength=len(names))
+                found[name] = counted.astype(np.float64, copy=False)
             else:
                 found[name] = np.full(len(names), _NEUTRAL[reduce])
                 reduce.at(found[name], codes, numbers[name])

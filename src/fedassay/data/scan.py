@@ -14,10 +14,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedassay.data.findings import FOR_GAPS, ColumnTally, Finding
+from fedassay.data.lists import Width
 from fedassay.data.numbers import LocalClients, to_clients
 from fedassay.data.schema import CLASS, CLIENT, FEATURES, LOGITS, Columns, Role
 from fedassay.data.tables import NoRows, Table
-from fedassay.data.wide import FeaturesReader, LogitsReader, Width
+from fedassay.data.wide import FeaturesReader, LogitsReader
 from fedassay.protocol.vocabulary import Batch
 
 _ROW = re.compile(r"row (\d+) \(counting from 0\)")

@@ -17,12 +17,12 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from fedassay.data.findings import raise_first
+from fedassay.data.lists import Width
 from fedassay.data.names import SortedNames
 from fedassay.data.numbers import LocalClients
 from fedassay.data.scan import Chunk, Scan
 from fedassay.data.schema import CLIENT, Columns
 from fedassay.data.tables import ArrayRows, StreamedRows, Table, batch_length, kept
-from fedassay.data.wide import Width
 from fedassay.protocol.vocabulary import Batch, Rows
 
 _ORDER_BYTES = 8

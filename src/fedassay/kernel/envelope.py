@@ -270,10 +270,8 @@ def rebuild_terms(described: Message) -> tuple[Protection, Budget | None]:
         neighbours=Neighbours(described["neighbours"]),
         rows_per_client=_optional(described["rows_per_client"], int),
     )
-    epsilon, delta = _optional(described["epsilon"], float), described["delta"]
-    if (epsilon is None) != (delta is None):
-        raise ValueError("the budget is not two numbers")
-    return protection, None if epsilon is None else Budget(epsilon=epsilon, delta=float(delta))
+    epsilon = _optional(described["epsilon"], float)
+    return protection, None if epsilon is None else Budget(epsilon=epsilon, delta=float(described["delta"]))
 
 
 def _rebuild_plan(described: object, trust: TrustModel, summaries: Summaries) -> Plan:

@@ -365,16 +365,8 @@ def test_a_p_value_belongs_to_a_release() -> None:
     ("fields", "message"),
     [
         ({"method": "best"}, "method: got 'best', expected free, corrected or published"),
-        ({"degrees": "Q-1"}, "degrees: got 'Q-1'"),
-        ({"groups": 1}, "groups: got 1, expected a whole number from 2"),
         ({"groups": 2, "degrees": "Q-2"}, "groups: got 2 for Q-2 degrees of freedom, expected at least 3"),
-        ({"groups": 2.5}, "groups: got 2.5"),
-        ({"points": 1}, "points: got 1"),
-        ({"points": 2**21}, "points: got"),
-        ({"curve_share": 1.0}, "curve_share: got 1"),
         ({"height": 99}, "height"),
-        ({"transform": "none"}, "transform"),
-        ({"level": 1.5}, "level"),
     ],
 )
 def test_bad_parameters_are_refused(fields: dict[str, Any], message: str) -> None:

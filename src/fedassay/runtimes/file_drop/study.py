@@ -132,6 +132,8 @@ def _rebuild(content: Message, trust_models: TrustModels) -> Announcement:
         raise ProtocolError("its fields are not those of an announcement.")
     if type(content["study"]) is not str or type(content["reply_key"]) is not bytes:
         raise ProtocolError("the field study or reply_key is of the wrong type.")
+    if (content["epsilon"] is None) != (content["delta"] is None):
+        raise ProtocolError("the budget is not two numbers.")
     protection, budget = envelope.rebuild_terms(content)
     return Announcement(
         study=content["study"],

@@ -12,13 +12,14 @@ from fedassay.crypto.keys import KeyPair
 from fedassay.errors import FederationError, ProtocolError
 from fedassay.kernel.endpoint import Endpoint
 from fedassay.protocol import wire
-from fedassay.protocol.vocabulary import Message, Party, PartyKeys, Randomness
+from fedassay.protocol.vocabulary import Message, Party, Randomness
 from fedassay.runtimes.flower.post import HELLO, REQUEST, Frame, NodeLetter, Out, Post, opened_reply
 from fedassay.runtimes.messaging import MessagingRuntime
 from fedassay.runtimes.simulated import Progress, silent
 
 log = logging.getLogger("fedassay.flower")
 
+LEG_TIMEOUT = 120.0
 NONCE_BYTES = 32
 LARGEST_HELLO = 4096
 
@@ -49,15 +50,15 @@ class Directory:
     Parameters
     ----------
     wait : seconds to wait for sites that are not connected yet; those that do not come count as dropouts.
-    timeout : seconds beyond `wait` for nodes that are connected and have not answered yet.
+    timeout : seconds that a site has for one leg before it counts as a dropout, and beyond `wait` for nodes that are
+        connected and have not said yet who they are.
     """
 
     post: Post
     expected: Collection[str]
     randomness: Randomness = field(repr=False)
     wait: float = 60.0
-    timeout: float = 120.0
-    credentials: PartyKeys | None = None
+    timeout: float = LEG_TIMEOUT
     nodes: dict[str, int] = field(default_factory=dict)
     prekeys: dict[str, tuple[bytes, ...]] = field(default_factory=dict)
     """What the sites have offered with their answers."""
@@ -104,7 +105,7 @@ class Directory:
             name, prekeys = claim.get("name"), claim.get("prekeys")
             if claim.get("node") != str(node) or not isinstance(name, str) or name not in self.expected:
                 raise ProtocolError("hello: it is from nobody who is expected.")
-            opened_reply(frame, self.credentials, sender=name, request=request)
+            opened_reply(frame, self.post.credentials, sender=name, request=request)
             if not isinstance(prekeys, list) or not all(isinstance(one, bytes) for one in prekeys):
                 raise ProtocolError("hello: it has no list of prekeys.")
             self.prekeys.setdefault(name, tuple(prekeys))
@@ -119,10 +120,6 @@ def _recipients(out: Out) -> set[int]:
 
 
 # --- the runtime --------------------------------------------------------------------------------------------
-
-
-LEG_TIMEOUT = 120.0
-"""Seconds that a site has for one leg before it counts as a dropout."""
 
 
 Warn = Callable[[str], None]
@@ -160,18 +157,16 @@ class FlowerRuntime(MessagingRuntime):
         simulated: bool,
         local: Endpoint | None = None,
         helpers: Sequence[str] = (),
-        timeout: float = LEG_TIMEOUT,
         progress: Progress = silent,
         warn: Warn = _LOGGED,
         truncated: Callable[[], int] | None = None,
     ) -> None:
-        super().__init__(reply_pair=reply_pair, credentials=directory.credentials, asker=asker)
+        super().__init__(reply_pair=reply_pair, credentials=directory.post.credentials, asker=asker)
         self.mode = "simulation" if simulated else "deployment"
         self.clients, self.simulated = list(clients), simulated
         self.helpers = [] if local is None else [local.name, *helpers]
         self._directory = directory
         self._local = local
-        self._timeout = timeout
         self._progress = progress
         self._warn = warn
         self._truncated = truncated
@@ -222,7 +217,7 @@ class FlowerRuntime(MessagingRuntime):
         }
         replies = self._directory.post.deliver(
             letters,
-            timeout=self._timeout,
+            timeout=self._directory.timeout,
             arrived=lambda done, total: self._progress(leg, done, len(requests)),
         )
         self._tell_losses(leg, missing=requests.keys() - nodes, mute=letters.keys() - replies)
@@ -233,6 +228,6 @@ class FlowerRuntime(MessagingRuntime):
             self._warn(f"leg {leg + 1}: no connected node answers for {', '.join(sorted(missing))}.")
         if mute:
             self._warn(
-                f"leg {leg + 1}: no valid answer within {self._timeout:g} seconds from "
+                f"leg {leg + 1}: no valid answer within {self._directory.timeout:g} seconds from "
                 f"{', '.join(sorted(mute))}."
             )

@@ -54,7 +54,6 @@ class Coordinator:
             randomness=SecureRandomness(),
             wait=study.wait,
             timeout=study.timeout,
-            credentials=self.file.credentials,
         )
         return FlowerRuntime(
             clients=self.file.clients,
@@ -64,7 +63,6 @@ class Coordinator:
             simulated=False,
             local=local,
             helpers=self.file.helpers,
-            timeout=study.timeout,
             progress=progress,
             warn=warn,
         )

@@ -307,7 +307,11 @@ def simulated(
     with _quiet(), _Flower(cast) as flower:
         post = _LivePost(grid=flower.start(), interval=0.1, together=len(cast.names), flower=flower)
         directory = Directory(
-            post=post, expected=cast.names, randomness=randomness.child("hello"), wait=_STARTUP
+            post=post,
+            expected=cast.names,
+            randomness=randomness.child("hello"),
+            wait=_STARTUP,
+            timeout=timeout,
         )
         yield FlowerRuntime(
             clients=cast.clients,
@@ -316,7 +320,6 @@ def simulated(
             simulated=True,
             local=cast.local,
             helpers=cast.helpers,
-            timeout=timeout,
             progress=progress,
             truncated=truncated,
         )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -203,15 +203,7 @@ class Ecdf(EcdfParameters):
         )
 
     def _leaves(self, grid: ValueGrid) -> ValueTree:
-        return ValueTree(
-            lower=grid.lower,
-            upper=grid.upper,
-            points=grid.points,
-            spacing=grid.spacing,
-            given=grid.given,
-            labelled=self.labelled,
-            public_labels=self.public_labels,
-        )
+        return ValueTree(**asdict(grid), labelled=self.labelled, public_labels=self.public_labels)
 
     def _described_grid(self, release: Release, first: Release | None) -> dict[str, Any]:
         grid = release.summary.grid
