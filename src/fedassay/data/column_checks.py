@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -62,25 +62,22 @@ class ClassesLook:
             found["accuracy"] = self._right / self._both
         return found
 
-    def findings(self) -> list[Finding]:
+    def findings(self) -> Iterator[Finding]:
         """Probabilities in the place of logits, classes that nobody has."""
-        found = []
         if self._with_logits and self._probabilities:
-            found.append(probabilities_error(self._label, self._names[LOGITS]))
+            yield probabilities_error(self._label, self._names[LOGITS])
+        if not self._labels:
+            return
+        what = f"{self._label}, column {self._names[CLASS]!r} (class)"
         empty = [str(one) for one in np.flatnonzero(self._rows_of == 0)]
-        shown = ", ".join(empty[:MOST_CLASSES_LISTED]) + ", .." * (len(empty) > MOST_CLASSES_LISTED)
         if self._labels > 1 and self._distinct.count() == 1:
             fix = "check the column; there is nothing to tell apart"
-            found.append(self._about_classes("one class in all rows", "several", fix))
-        elif empty and self._labels:
+            yield warning(what=what, got="one class in all rows", expected="several", fix=fix)
+        elif empty:
+            shown = ", ".join(empty[:MOST_CLASSES_LISTED]) + ", .." * (len(empty) > MOST_CLASSES_LISTED)
             got = f"no row of {len(empty)} of {len(self._rows_of)} classes ({shown})"
             fix = "nothing to do if they are rare; what is said about them rests on no rows"
-            found.append(self._about_classes(got, "rows of every class", fix))
-        return found
-
-    def _about_classes(self, got: str, expected: str, fix: str) -> Finding:
-        what = f"{self._label}, column {self._names[CLASS]!r} (class)"
-        return warning(what=what, got=got, expected=expected, fix=fix)
+            yield warning(what=what, got=got, expected="rows of every class", fix=fix)
 
 
 # --- what a check says about the features of a regression and about its -------------------------------------
@@ -131,31 +128,35 @@ class FeaturesLook:
         constant, clients = self._clients_with_one_target()
         return found | ({"clients_with_one_target": constant} if clients else {})
 
-    def findings(self) -> list[Finding]:
+    def findings(self) -> Iterator[Finding]:
         """Columns that do not vary, columns that say the same, clients whose target does not vary."""
         names = self._names()
         constant = self._smallest == self._largest
-        found = []
         if self._rows > 1:
-            found += [self._constant(names[place]) for place in np.flatnonzero(constant)]
+            for place in np.flatnonzero(constant):
+                what = f"{self._label}, column {names[place]!r} (feature)"
+                fix = "leave it out of the features; it cannot be told from the intercept"
+                yield warning(what=what, got="one value in all rows", expected="different numbers", fix=fix)
             alike: dict[bytes, list[str]] = {}
             for place in np.flatnonzero(~constant):
                 alike.setdefault(self._prints[place].digest(), []).append(names[place])
-            found += [self._alike(several) for several in alike.values() if len(several) > 1]
+            for several in alike.values():
+                if len(several) > 1:
+                    what = f"{self._label}, columns {listed(several, most=MOST_LISTED)} (features)"
+                    got, expected = "the same numbers in all rows", "columns that differ"
+                    fix = "keep one of them; their coefficients cannot be told apart"
+                    yield warning(what=what, got=got, expected=expected, fix=fix)
         alone, clients = self._clients_with_one_target()
         _, ends = self._targets.merged()
         # Where all targets are the same, that is said about the column already.
         if alone and ends["smallest"].min() != ends["largest"].max():
-            found.append(
-                warning(
-                    what=f"{self._label}, column {self._columns.names[TARGET]!r} ({TARGET})",
-                    got=f"one value in all rows of {alone} of {clients} clients",
-                    expected="different targets at each client",
-                    fix="check these clients; a pooled fit can use them, but their own rows tell nothing about the "
-                    "features",
-                )
+            yield warning(
+                what=f"{self._label}, column {self._columns.names[TARGET]!r} ({TARGET})",
+                got=f"one value in all rows of {alone} of {clients} clients",
+                expected="different targets at each client",
+                fix="check these clients; a pooled fit can use them, but their own rows tell nothing about the "
+                "features",
             )
-        return found
 
     def _clients_with_one_target(self) -> tuple[int, int]:
         """How many clients with at least two rows have one target only, and how many have at least two rows."""
@@ -169,22 +170,6 @@ class FeaturesLook:
         if len(named) > 1:
             return named
         return self._found if len(self._found) == width or not named else list_names(named[0], width)
-
-    def _constant(self, name: str) -> Finding:
-        return warning(
-            what=f"{self._label}, column {name!r} (feature)",
-            got="one value in all rows",
-            expected="different numbers",
-            fix="leave it out of the features; it cannot be told from the intercept",
-        )
-
-    def _alike(self, names: list[str]) -> Finding:
-        return warning(
-            what=f"{self._label}, columns {listed(names, most=MOST_LISTED)} (features)",
-            got="the same numbers in all rows",
-            expected="columns that differ",
-            fix="keep one of them; their coefficients cannot be told apart",
-        )
 
 
 # --- what a check says about columns of numbers -------------------------------------------------------------
@@ -240,23 +225,19 @@ class NumbersLook:
                 }
         return found
 
-    def findings(self) -> list[Finding]:
+    def findings(self) -> Iterator[Finding]:
         """Columns that do not vary, and ends that are the wrong way round."""
-        found = []
         for role, fix in _CONSTANT.items():
             profile = self._profiles.get(role)
             if profile is not None and profile.count > 1 and profile.distinct == 1:
                 what = f"{self._label}, column {self._names[role]!r} ({role})"
                 expected = f"different {_WORDS[role][1].replace('_', ' ')}"
-                found.append(warning(what=what, got="one value in all rows", expected=expected, fix=fix))
+                yield warning(what=what, got="one value in all rows", expected=expected, fix=fix)
         if self._crossed:
             lower, upper = self._names["lower"], self._names["upper"]
-            found.append(
-                warning(
-                    what=f"{self._label}, columns {lower!r} and {upper!r} (lower, upper)",
-                    got=f"the lower end above the upper one in {self._crossed} of {self._ends} rows",
-                    expected="the lower end below",
-                    fix="check that the two columns are not exchanged (quantiles that cross in a few rows do no harm)",
-                )
+            yield warning(
+                what=f"{self._label}, columns {lower!r} and {upper!r} (lower, upper)",
+                got=f"the lower end above the upper one in {self._crossed} of {self._ends} rows",
+                expected="the lower end below",
+                fix="check that the two columns are not exchanged (quantiles that cross in a few rows do no harm)",
             )
-        return found
