@@ -260,14 +260,11 @@ def aggregate(
         roster=roster,
         say=partial(words.say, delivery.console),
         again=f"fedassay aggregate {drop} --key {key}" + (f" --state {state}" if state != beside else ""),
-    )
-    books = ledger or state / "ledger.sqlite"
-    result = coordinator.call(
-        proposal,
-        ledger=lambda: DatabaseLedger(books, None, anchor=state / "ledger.head"),
         close=close,
         profile=disclosure,
     )
+    books = ledger or state / "ledger.sqlite"
+    result = coordinator.call(proposal, lambda: DatabaseLedger(books, None, anchor=state / "ledger.head"))
     if result is not None:
         wanted.deliver(result, delivery)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, overload
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -18,11 +18,7 @@ from fedassay.data.numbers import LocalClients
 class Names(Sequence[str]):
     """Different names in a fixed order, made when asked for. `index` is fast in every subclass."""
 
-    @overload
-    def __getitem__(self, position: int) -> str: ...
-    @overload
-    def __getitem__(self, position: slice) -> Sequence[str]: ...
-    def __getitem__(self, position: int | slice) -> str | Sequence[str]:
+    def __getitem__(self, position: Any) -> Any:
         """One name, or a list of names."""
         if isinstance(position, slice):
             return [self._name(i) for i in range(len(self))[position]]

@@ -38,15 +38,12 @@ class ClientRows(Protocol):
 
     def rows_of(self, client: int) -> Rows:
         """The rows of one client, in the order of the data."""
-        ...
 
     def pooled(self) -> Rows:
         """All rows, in the order of the data."""
-        ...
 
     def pooled_by_client(self) -> Rows:
         """All rows, with a column of client positions."""
-        ...
 
 
 @dataclass(frozen=True, kw_only=True)

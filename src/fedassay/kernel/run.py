@@ -82,15 +82,12 @@ class Runtime(Protocol):
 
     def prekeys(self, names: Sequence[str]) -> Mapping[str, bytes] | None:
         """A prekey of each of these clients that has offered one, for one exchange; None if no messages pass."""
-        ...
 
     def renewed(self, prekeys: Mapping[str, bytes]) -> Mapping[str, bytes]:
         """The prekeys of an exchange that is taken up again: fresh ones, if they were of simulated clients now gone."""
-        ...
 
     def carry(self, errand: Errand) -> tuple[Released[Any], ...]:
         """Carry one exchange out; one release of vectors per plan."""
-        ...
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -319,8 +316,7 @@ class _Driver:
         key = f"{kept}/{hashlib.sha256(wire.encode({'at': list(query.at)})).hexdigest()}"
         again = self.journal.find("continued", key=key)
         if again is None:
-            entries = self.journal.entries()
-            legs = [one["leg"] for one in entries if one["kind"] == "heard" and one["key"] == kept]
+            legs = [entry["leg"] for entry in self.journal.entries("heard") if entry["key"] == kept]
             again = {"kind": "continued", "key": key, "leg": max(legs, default=-1) + 1}
             self.journal.append(again)
         (released,) = self._released(replace(exchange, first_leg=again["leg"]), key=key, heard_as=kept)

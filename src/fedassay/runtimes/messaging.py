@@ -12,7 +12,7 @@ from fedassay.crypto.keys import KeyPair
 from fedassay.crypto.prekeys import DAY, Prekey
 from fedassay.errors import ProtocolError
 from fedassay.kernel import envelope
-from fedassay.kernel.envelope import Refusal, Reply
+from fedassay.kernel.envelope import Refusal
 from fedassay.kernel.run import DAYS_OPEN, Errand
 from fedassay.protocol.vocabulary import Message, Party, PartyKeys, Released, Request, Round
 
@@ -163,7 +163,9 @@ class MessagingRuntime(ABC):
             )
             for name, message in asked.requests.items()
         }
-        self._count(asked.to, requests)
+        self.traffic.rounds += 1
+        if asked.to is Party.CLIENTS:
+            self.traffic.bytes_to_clients += sum(map(len, requests.values()))
         return self._replies(errand, asked, requests, leg)
 
     def _replies(
@@ -179,7 +181,17 @@ class MessagingRuntime(ABC):
             if name not in requests or name in replies or (heard is not None and name not in heard):
                 continue
             try:
-                reply = self._read(errand, requests[name], data, name, leg, largest)
+                inner = envelope.opened(
+                    data,
+                    self.reply_pair,
+                    request=requests[name],
+                    sender=name,
+                    credentials=self.credentials,
+                    largest=largest,
+                )
+                reply = envelope.open_reply(
+                    inner, sender=name, exchange=errand.exchange.id, leg=leg, largest=largest
+                )
             except ProtocolError:
                 reply = Refusal.MALFORMED
             kept = reply if isinstance(reply, Refusal) else asked.take(name, reply.message)
@@ -190,16 +202,3 @@ class MessagingRuntime(ABC):
                 self.keep(name, reply.prekeys)
             replies[name] = kept  # type: ignore[assignment]
         return replies
-
-    def _read(
-        self, errand: Errand, request: bytes, data: bytes, name: str, leg: int, largest: int
-    ) -> Reply | Refusal:
-        inner = envelope.opened(
-            data, self.reply_pair, request=request, sender=name, credentials=self.credentials, largest=largest
-        )
-        return envelope.open_reply(inner, sender=name, exchange=errand.exchange.id, leg=leg, largest=largest)
-
-    def _count(self, to: Party, requests: Mapping[str, bytes]) -> None:
-        self.traffic.rounds += 1
-        if to is Party.CLIENTS:
-            self.traffic.bytes_to_clients += sum(map(len, requests.values()))

@@ -40,15 +40,11 @@ def carry(parameters: FileDrop, study: StudyRun) -> Result | None:
         roster=parameters.roster,
         say=study.say,
         again=study.again,
-    )
-    return coordinator.call(
-        study,
-        ledger=lambda: study.ledger,
-        dataset=study.dataset,
         close=study.options.close,
         before=study.require_affordable,
         name=study.name,
     )
+    return coordinator.call(study, lambda: study.ledger, dataset=study.dataset)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,6 +56,10 @@ class FileCoordinator:
     drop, home : the folder that carries the files, and the coordinator's own.
     roster : the file with the sites' names and public keys; None if the study was announced before.
     say, again : tells the person at the terminal, and the command that goes on.
+    close : go on without the sites that have not answered the open pass.
+    profile : what was said in this call: a study keeps the one that it began with.
+    before : called with the number of sites before anything is announced; it may refuse.
+    name : what the announced study must be called; None for any.
     """
 
     drop: Path
@@ -68,17 +68,13 @@ class FileCoordinator:
     roster: Path | None
     say: Say
     again: str
+    close: bool = False
+    profile: Disclosure | None = None
+    before: Callable[[int], None] | None = None
+    name: str | None = None
 
     def call(
-        self,
-        proposal: Proposal | None,
-        *,
-        ledger: Callable[[], Ledger],
-        dataset: str = FEDERATION,
-        close: bool = False,
-        profile: Disclosure | None = None,
-        before: Callable[[int], None] | None = None,
-        name: str | None = None,
+        self, proposal: Proposal | None, ledger: Callable[[], Ledger], *, dataset: str = FEDERATION
     ) -> Result | None:
         """Announce the study, or go on with it; its result, or None while replies are missing.
 
@@ -86,22 +82,18 @@ class FileCoordinator:
         ----------
         proposal : what is asked; None goes on with what was announced.
         ledger : opens the ledger once this process is alone with its folder.
-        close : go on without the sites that have not answered the open pass.
-        profile : what was said in this call: a study keeps the one that it began with.
-        before : called with the number of sites before anything is announced; it may refuse.
-        name : what the announced study must be called; None for any.
         """
         with letters.locked(self.home):
-            begun = self.opened_study(proposal, profile=profile, before=before)
+            begun = self._opened_study(proposal)
             # A suffix makes the name of a study unlike all others.
-            if name is not None and begun.announcement.study.rpartition("-")[0] != name:
+            if self.name is not None and begun.announcement.study.rpartition("-")[0] != self.name:
                 raise UsageError(
-                    f"{self.drop}: holds the study {begun.announcement.study}, expected {name}; give each study a drop "
-                    "of its own."
+                    f"{self.drop}: holds the study {begun.announcement.study}, expected {self.name}; give each study a "
+                    "drop of its own."
                 )
-            runtime = FileDropRuntime(begun, close=close)
+            runtime = FileDropRuntime(begun, close=self.close)
             try:
-                result = conclude(begun, runtime, ledger=ledger(), dataset=dataset, profile=profile)
+                result = self._result(begun, runtime, ledger(), dataset)
                 runtime.finish()
             except Waiting as waiting:
                 self._say_waiting(waiting, runtime)
@@ -111,13 +103,7 @@ class FileCoordinator:
         self._say_refusals(runtime)
         return result
 
-    def opened_study(
-        self,
-        proposal: Proposal | None,
-        *,
-        profile: Disclosure | None = None,
-        before: Callable[[int], None] | None = None,
-    ) -> FileDropStudy:
+    def _opened_study(self, proposal: Proposal | None) -> FileDropStudy:
         """The study of this folder, announced now if there is none."""
         study = FileDropStudy.resume(self.drop, state=self.home, identity=self.identity)
         keys, cards = (None, {}) if self.roster is None else read_roster(self.roster, self.identity)
@@ -135,12 +121,12 @@ class FileCoordinator:
                 f"{self.drop}: holds no study yet; the first call needs a task and the sites: "
                 f"fedassay aggregate {self.drop} {next(iter(TASKS))} --key KEY --roster roster.toml"
             )
-        if before is not None:
-            before(len(keys))
+        if self.before is not None:
+            self.before(len(keys))
         # What cannot be answered, or published, is refused before anything is written.
         first = proposal.agenda.rehearse(proposal.setting(len(keys)))
-        if profile is not None:
-            publication.require(profile, proposal.trust, first)
+        if self.profile is not None:
+            publication.require(self.profile, proposal.trust, first)
         study = FileDropStudy.begin(
             self.drop,
             state=self.home,
@@ -152,6 +138,29 @@ class FileCoordinator:
         )
         self._say_announced(study)
         return study
+
+    def _result(self, study: FileDropStudy, runtime: FileDropRuntime, ledger: Ledger, dataset: str) -> Result:
+        """Run the study as far as its replies allow: its result, or `Waiting`."""
+        announced, journal = study.announcement, FileJournal(study.home / "journal")
+        try:
+            if self.profile is not None:
+                publication.settled(journal, self.profile)
+            begun = _first_time(journal, "opened")
+            return release(
+                announced.study,
+                announced.agenda,
+                announced.setting,
+                runtime=runtime,
+                ledger=ledger,
+                dataset=dataset,
+                journal=journal,
+                seconds=lambda: _first_time(journal, "ended") - begun,
+                profile=publication.profile_of(journal),
+            )
+        except TooFewClients as error:
+            raise TooFewClients(f"{error} {_how_to_go_on(runtime)}") from error
+        finally:
+            journal.close()
 
     def _say_announced(self, study: FileDropStudy) -> None:
         announcement = study.announcement
@@ -218,37 +227,6 @@ def require_folder(drop: Path) -> None:
     """Refuse what is no folder."""
     if not drop.is_dir():
         raise UsageError(f"{drop}: is not a folder; create it, or mount what carries the files.")
-
-
-def conclude(
-    study: FileDropStudy,
-    runtime: FileDropRuntime,
-    *,
-    ledger: Ledger,
-    dataset: str = FEDERATION,
-    profile: Disclosure | None = None,
-) -> Result:
-    """Run the study as far as its replies allow: its result, or `Waiting`."""
-    announced, journal = study.announcement, FileJournal(study.home / "journal")
-    try:
-        if profile is not None:
-            publication.settled(journal, profile)
-        begun = _first_time(journal, "opened")
-        return release(
-            announced.study,
-            announced.agenda,
-            announced.setting,
-            runtime=runtime,
-            ledger=ledger,
-            dataset=dataset,
-            journal=journal,
-            seconds=lambda: _first_time(journal, "ended") - begun,
-            profile=publication.profile_of(journal),
-        )
-    except TooFewClients as error:
-        raise TooFewClients(f"{error} {_how_to_go_on(runtime)}") from error
-    finally:
-        journal.close()
 
 
 def _how_to_go_on(runtime: FileDropRuntime) -> str:

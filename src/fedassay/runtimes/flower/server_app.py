@@ -105,7 +105,7 @@ class Coordinator:
         if profile is not None:
             publication.require(profile, setting.trust, study.agenda.rehearse(setting))
         publication.settled(journal, profile)
-        own = frozenset(one["exchange"].hex() for one in journal.entries() if one["kind"] == "begun")
+        own = frozenset(entry["exchange"].hex() for entry in journal.entries("begun"))
         on_these = [one for one in ledger.charges if one.dataset == FEDERATION]
         require_room(study.agenda, setting, on_these, self.file.budget, own=own)
         try:
