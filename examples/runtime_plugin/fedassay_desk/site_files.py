@@ -10,10 +10,9 @@ from fedassay.crypto.identity import Credentials, Identity, key_to_text
 from fedassay.crypto.keys import KEY_BYTES, KeyPair, Secret
 from fedassay.errors import UsageError
 from fedassay.kernel.client import Client
-from fedassay.kernel.endpoint import write_durably
+from fedassay.kernel.endpoint import kept_secret
 from fedassay.kernel.journal import FileJournal
 from fedassay.kernel.sites import SiteFile
-from fedassay.privacy.randomness import SecureRandomness
 from fedassay.protocol.result import Result
 from fedassay.protocol.vocabulary import COORDINATOR, Party
 from fedassay.runtimes.messaging import MessagingRuntime
@@ -68,7 +67,8 @@ def carry(parameters: SiteFiles, study: StudyRun) -> Result:
         study.progress() as progress,
         closing(FileJournal(parameters.home / f"{study.name}.journal")) as journal,
     ):
-        pair = _reply_pair(parameters, study)
+        # The same one when the study goes on.
+        pair = KeyPair.of(Secret(kept_secret(parameters.home / f"{study.name}.key", KEY_BYTES)))
         runtime = SiteFilesRuntime(sites, Identity.load(parameters.key), pair, progress)
         result = release(
             study.name,
@@ -83,11 +83,3 @@ def carry(parameters: SiteFiles, study: StudyRun) -> Result:
         for name, refusal in runtime.refusals.items():
             study.say(f"{name} did not answer: {refusal}.")
         return result
-
-
-def _reply_pair(parameters: SiteFiles, study: StudyRun) -> KeyPair:
-    """The key for replies: the same when the study goes on."""
-    path = parameters.home / f"{study.name}.key"
-    if not path.exists():
-        write_durably(path, SecureRandomness().bytes(KEY_BYTES))
-    return KeyPair.of(Secret(path.read_bytes()))

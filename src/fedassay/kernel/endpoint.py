@@ -153,6 +153,14 @@ def write_durably(path: Path, data: bytes) -> None:
         raise
 
 
+def kept_secret(path: Path, length: int) -> bytes:
+    """The secret in a file of its owner, made once and kept for ever."""
+    if not path.exists():
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        write_durably(path, SecureRandomness().bytes(length))
+    return path.read_bytes()
+
+
 class FileStore(EndpointStore):
     """A store in one file that only its owner may read, replaced as a whole before each reply leaves.
 

@@ -51,7 +51,7 @@ from fedassay.data.sql import Database
 from fedassay.data.stores import Holdings, take_stock
 from fedassay.errors import DataError, PolicyRefusal, UsageError
 from fedassay.kernel.client import Client, Site
-from fedassay.kernel.endpoint import FileStore, write_durably
+from fedassay.kernel.endpoint import FileStore, kept_secret, write_durably
 from fedassay.kernel.member_store import MemberStore
 from fedassay.privacy.ledger.database import DatabaseLedger, DatabaseRecords
 from fedassay.privacy.ledger.place import Place
@@ -148,7 +148,7 @@ class SiteFile:
         self.state.mkdir(mode=0o700, parents=True, exist_ok=True)
         store = FileStore(self.state / "store")  # first: its lock also guards what follows
         prekeys = MemberStore(self.prekeys)
-        key = _split_key(self.state / "split.key")
+        key = kept_secret(self.state / "split.key", 32)  # decides which rows are fit and held-out
         anchor = self.state / "ledger.head"
 
         def rows() -> Rows:
@@ -293,10 +293,3 @@ def _known(path: Path, stamp: str | None, take: Callable[[], Holdings]) -> Holdi
     if stamp is not None:
         write_durably(path, json.dumps({"stamp": stamp, **asdict(holdings)}).encode())
     return holdings
-
-
-def _split_key(path: Path) -> bytes:
-    """The site's secret for the split into fit and held-out rows: made once, kept for ever."""
-    if not path.exists():
-        write_durably(path, SecureRandomness().bytes(32))
-    return path.read_bytes()

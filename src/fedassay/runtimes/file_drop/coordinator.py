@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -91,15 +92,13 @@ class FileCoordinator:
                     f"{self.drop}: holds the study {begun.announcement.study}, expected {self.name}; give each study a "
                     "drop of its own."
                 )
-            runtime = FileDropRuntime(begun, close=self.close)
-            try:
-                result = self._result(begun, runtime, ledger(), dataset)
-                runtime.finish()
-            except Waiting as waiting:
-                self._say_waiting(waiting, runtime)
-                return None
-            finally:
-                runtime.close()
+            with closing(FileDropRuntime(begun, close=self.close)) as runtime:
+                try:
+                    result = self._result(begun, runtime, ledger(), dataset)
+                    runtime.finish()
+                except Waiting as waiting:
+                    self._say_waiting(waiting, runtime)
+                    return None
         self._say_refusals(runtime)
         return result
 
@@ -141,26 +140,25 @@ class FileCoordinator:
 
     def _result(self, study: FileDropStudy, runtime: FileDropRuntime, ledger: Ledger, dataset: str) -> Result:
         """Run the study as far as its replies allow: its result, or `Waiting`."""
-        announced, journal = study.announcement, FileJournal(study.home / "journal")
-        try:
+        announced = study.announcement
+        with closing(FileJournal(study.home / "journal")) as journal:
             if self.profile is not None:
                 publication.settled(journal, self.profile)
             begun = _first_time(journal, "opened")
-            return release(
-                announced.study,
-                announced.agenda,
-                announced.setting,
-                runtime=runtime,
-                ledger=ledger,
-                dataset=dataset,
-                journal=journal,
-                seconds=lambda: _first_time(journal, "ended") - begun,
-                profile=publication.profile_of(journal),
-            )
-        except TooFewClients as error:
-            raise TooFewClients(f"{error} {_how_to_go_on(runtime)}") from error
-        finally:
-            journal.close()
+            try:
+                return release(
+                    announced.study,
+                    announced.agenda,
+                    announced.setting,
+                    runtime=runtime,
+                    ledger=ledger,
+                    dataset=dataset,
+                    journal=journal,
+                    seconds=lambda: _first_time(journal, "ended") - begun,
+                    profile=publication.profile_of(journal),
+                )
+            except TooFewClients as error:
+                raise TooFewClients(f"{error} {_how_to_go_on(runtime)}") from error
 
     def _say_announced(self, study: FileDropStudy) -> None:
         announcement = study.announcement

@@ -16,7 +16,7 @@ import os
 import re
 import stat
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from pathlib import Path
@@ -298,7 +298,5 @@ def locked(folder: Path) -> Iterator[None]:
         raise UsageError(
             f"{folder}: cannot be used ({error.strerror}); expected a private folder."
         ) from error
-    try:
+    with closing(lock):
         yield
-    finally:
-        lock.close()

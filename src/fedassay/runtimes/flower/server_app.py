@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,7 +18,7 @@ from fedassay.crypto.identity import key_to_text
 from fedassay.crypto.keys import KEY_BYTES, KeyPair, Secret
 from fedassay.errors import FedassayError, FederationError, Refused, TooFewClients
 from fedassay.kernel import publication
-from fedassay.kernel.endpoint import Endpoint, write_durably
+from fedassay.kernel.endpoint import Endpoint, kept_secret
 from fedassay.kernel.envelope import Refusal
 from fedassay.kernel.expected_cost import require_room
 from fedassay.kernel.helper import Helper, ServerStore, forget_old
@@ -58,7 +58,8 @@ class Coordinator:
         return FlowerRuntime(
             clients=self.file.clients,
             directory=directory,
-            reply_pair=self._reply_pair(study.name),
+            # The same one when the study is taken up again.
+            reply_pair=KeyPair.of(Secret(kept_secret(self._journals / f"{study.name}.key", KEY_BYTES))),
             asker=key_to_text(self.file.credentials.identity.public),
             simulated=False,
             local=local,
@@ -76,7 +77,12 @@ class Coordinator:
         """
         setting = study.setting(clients=len(self.file.clients))
         path = self.file.state / "results" / f"{study.name}.json"
-        with self._opened(study.name) as journal, self._first_server(study, setting) as local:
+        for folder in (self._journals, path.parent):
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with (
+            closing(FileJournal(self._journals / f"{study.name}.journal")) as journal,
+            self._first_server(study, setting) as local,
+        ):
             runtime = self.runtime(grid, study, local=local, progress=progress, warn=warn)
             result = self._result(setting, runtime, study, journal)
             if runtime.refusals:
@@ -86,13 +92,9 @@ class Coordinator:
             result.save(path)
         return result.to_json(), path
 
-    def _reply_pair(self, study: str) -> KeyPair:
-        """The key for the replies of a study: the same one when it is taken up again."""
-        path = self.file.state / "journals" / f"{study}.key"
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        if not path.exists():
-            write_durably(path, SecureRandomness().bytes(KEY_BYTES))
-        return KeyPair.of(Secret(path.read_bytes()))
+    @property
+    def _journals(self) -> Path:
+        return self.file.state / "journals"
 
     def _result(
         self, setting: Setting, runtime: FlowerRuntime, study: FlowerStudy, journal: Journal
@@ -136,23 +138,10 @@ class Coordinator:
         store = ServerStore(folder / study.name)
         for other in filter(Path.is_dir, folder.iterdir()):
             forget_old(other)
-        try:
+        with closing(store):
             yield Helper(
                 COORDINATOR, randomness=SecureRandomness(), store=store, credentials=self.file.credentials
             )
-        finally:
-            store.close()
-
-    @contextmanager
-    def _opened(self, study: str) -> Iterator[Journal]:
-        """The journal of a study, for this process alone."""
-        for folder in ("journals", "results"):
-            (self.file.state / folder).mkdir(mode=0o700, parents=True, exist_ok=True)
-        journal = FileJournal(self.file.state / "journals" / f"{study}.journal")
-        try:
-            yield journal
-        finally:
-            journal.close()
 
 
 def _explained(error: TooFewClients, refusals: dict[str, Refusal]) -> FederationError | Refused:
