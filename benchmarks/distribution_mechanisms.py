@@ -20,8 +20,7 @@ import numpy as np
 from fedassay.privacy.randomness import SimulatedRandomness
 from fedassay.protocol.vocabulary import Budget, Neighbours, Protection, Setting, Sum
 from fedassay.summaries.distribution.tree import ValueTree
-from fedassay.tasks.distribution.mechanisms import MECHANISMS, chosen
-from fedassay.tasks.distribution.precision import mean_variance
+from fedassay.tasks.distribution.mechanisms import MECHANISMS, chosen, mean_variance
 from fedassay.tasks.distribution.stored import Release
 from fedassay.trust.server_dp import ServerDP
 

@@ -43,8 +43,8 @@ from fedassay.protocol.vocabulary import (
 )
 from fedassay.runtimes.flower.runtime import FlowerRuntime
 from fedassay.runtimes.flower.simulation import Cast, _backend, _quiet, simulated
-from fedassay.runtimes.in_process import Faithful
 from fedassay.runtimes.in_process.card import LARGEST_FAITHFUL
+from fedassay.runtimes.in_process.runtime import Faithful
 from fedassay.trust.secure_sum import SecureSum
 
 LENGTH = 100_000

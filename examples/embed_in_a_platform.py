@@ -18,7 +18,7 @@ import base64
 import sys
 import threading
 import urllib.request
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
@@ -29,7 +29,7 @@ import fedassay
 from fedassay.cli.demo import hospitals
 from fedassay.crypto.identity import Credentials, Identity, key_to_text, verifies
 from fedassay.crypto.keys import KeyPair
-from fedassay.kernel.agenda import Agenda, RunRecord
+from fedassay.kernel.agenda import Agenda
 from fedassay.kernel.client import Client
 from fedassay.kernel.run import run
 from fedassay.kernel.sites import SiteFile
@@ -124,14 +124,10 @@ class OverHttp(MessagingRuntime):
             asker=key_to_text(coordinator.identity.public),
         )
         self._addresses, self._coordinator = addresses, coordinator
+        self.clients = list(addresses)
         for name in addresses:  # the first ones; more come with the replies
             offered = self._post(name, b"", "/prekeys")
             self.keep(name, [] if offered is None else wire.decode(offered)["prekeys"])
-
-    @property
-    def clients(self) -> Sequence[str]:
-        """The names of all sites."""
-        return list(self._addresses)
 
     def ask(self, to: Party, requests: Mapping[str, bytes], leg: int) -> Iterable[tuple[str, bytes]]:
         """Send all requests at once; who does not answer in time is a dropout, which the protocol survives."""
@@ -169,7 +165,7 @@ def main(folder: Path) -> None:
         study="spring",
         receipts=receipts,
     )
-    results = agenda.results(outcome, RunRecord(clients=runtime.clients, budget=BUDGET, receipts=receipts))
+    results = agenda.results(outcome, clients=runtime.clients, budget=BUDGET, charges=receipts.values())
     auc = results["roc_auc"]
     print(f"AUC {auc['value']:.3f} ({auc['interval'][0]:.3f} to {auc['interval'][1]:.3f}).")
     for client in clients:

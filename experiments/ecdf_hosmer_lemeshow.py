@@ -22,7 +22,7 @@ from fedassay.privacy.randomness import SimulatedRandomness
 from fedassay.protocol.vocabulary import Budget, Neighbours, Protection, Randomness, Setting, Sum
 from fedassay.summaries.score_histogram import ScoreHistogram
 from fedassay.tasks.distribution.calibration_groups import from_evidence
-from fedassay.tasks.distribution.hosmer_lemeshow import GroupTestVerdict, HosmerLemeshow
+from fedassay.tasks.distribution.hosmer_lemeshow import HosmerLemeshow
 from fedassay.tasks.evaluation import Evaluate
 from fedassay.trust import Plain, ServerDP
 
@@ -83,9 +83,9 @@ def _free(scored: Scored, setting: Setting, randomness: Randomness) -> Answer:
     total, _ = histogram.measure(scored, {})
     (release,) = setting.trust.aggregate([plan], [total], len(scored), randomness)
     evidence = histogram.read(release.value).evidence(release.noise)
-    verdict = GroupTestVerdict(method=FREE, groups=GROUPS, degrees="Q", level=LEVEL)
+    test = HosmerLemeshow(method=FREE, groups=GROUPS, level=LEVEL)
     try:
-        return verdict.of(from_evidence(evidence, GROUPS)).to_json()
+        return test.moment_test(from_evidence(evidence, GROUPS)).to_json()
     except Undefined as error:
         return {"value": None, "reason": str(error)}
 

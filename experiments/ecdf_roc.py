@@ -68,7 +68,7 @@ def rates(positives: Floats, negatives: Floats, tops: Sequence[float]) -> Rates:
 
 def smoothed(mechanism: Mechanism, sums: Floats, smoothing: str) -> Floats:
     """The two curves, of positives and of negatives, after smoothing."""
-    return np.stack([SMOOTHINGS[smoothing](one, top=mechanism.top(one, 0)).curve for one in sums])
+    return np.stack([SMOOTHINGS[smoothing](one, top=mechanism.top(one, 0)) for one in sums])
 
 
 def drawn(mechanism: Mechanism, sums: Floats, shown: Floats) -> Rates:

@@ -14,10 +14,10 @@ from experiments.common import generator
 from experiments.ecdf_mechanisms import ADD, MECHANISMS, PUBLISHED, REPLACE, STYLES, Floats, Mechanism
 from fedassay.privacy.randomness import SimulatedRandomness
 from fedassay.protocol.vocabulary import Neighbours
-from fedassay.tasks.distribution.smoothing.curves import Smoothed, isotonic, l1, l2
+from fedassay.tasks.distribution.smoothing.curves import isotonic, l1, l2
 
 ISOTONIC, L1, L2 = "isotonic", "l1 (p = 1)", "l2 (p = 2)"
-SMOOTHINGS: Mapping[str, Callable[..., Smoothed]] = {L1: l1, L2: l2, ISOTONIC: isotonic}
+SMOOTHINGS: Mapping[str, Callable[..., Floats]] = {L1: l1, L2: l2, ISOTONIC: isotonic}
 SMOOTHING_STYLES = {
     L1: plots.PUBLISHED_STYLE,
     L2: plots.SECOND_PUBLISHED_STYLE,
@@ -144,7 +144,7 @@ class _Noisy:
         }
 
     def _smooth(self, which: str) -> Floats:
-        return SMOOTHINGS[which](self.curve, top=self.top).curve
+        return SMOOTHINGS[which](self.curve, top=self.top)
 
 
 # --- figures ------------------------------------------------------------------------------------------------------

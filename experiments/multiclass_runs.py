@@ -34,7 +34,7 @@ from fedassay.protocol.vocabulary import (
     Step,
     Unit,
 )
-from fedassay.runtimes.in_process import Aggregate
+from fedassay.runtimes.in_process.runtime import Aggregate
 from fedassay.tasks.calibration.multiclass.binned_flow import FederatedBinning
 from fedassay.tasks.calibration.multiclass.calibrate import CalibratorChoice
 from fedassay.tasks.calibration.multiclass.exact import Fit, fit_exact

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import pytest
 
 from fedassay import api
 from fedassay.cli import run_command
@@ -24,9 +25,9 @@ from fedassay.kernel.sites import SiteFile, prekeys_of
 from fedassay.privacy.randomness import SecureRandomness
 from fedassay.protocol import wire
 from fedassay.protocol.vocabulary import Message, TrustModel
-from fedassay.runtimes.file_drop import Participant
-from fedassay.runtimes.file_drop.announcement import Announcement
 from fedassay.runtimes.file_drop.letters import _MESSAGE, Letter, LetterKind
+from fedassay.runtimes.file_drop.participant import Participant
+from fedassay.runtimes.file_drop.study import Announcement
 
 OPTIONS = ("--threshold", "0.3", "--threshold", "0.5", "--height", "6")
 EXACT = ("secure-sum", "plain", "server-dp", "distributed-dp", "local-dp")
@@ -91,6 +92,12 @@ class Town:
         path = self.root / name / "site.toml"
         path.write_text(text)
         return path
+
+    def hold(self, name: str, frame: pd.DataFrame, columns: str) -> None:
+        """Give a site other rows, and columns of other roles."""
+        frame.to_csv(self.root / name / "scores.csv", index=False)
+        site = self.root / name / "site.toml"
+        site.write_text(site.read_text().replace('score = "p"\nlabel = "y"', columns))
 
     @property
     def drop(self) -> Path:
@@ -188,6 +195,19 @@ def pooled(town: Town, names: Iterable[str] = ()) -> pd.DataFrame:
     """The rows of all sites, or of some."""
     frames = [pd.read_csv(town.root / name / "scores.csv").assign(site=name) for name in names or town.names]
     return pd.concat(frames, ignore_index=True)
+
+
+def simulated_on_flower(town: Town, task: str, *arguments: object, rows: pd.DataFrame) -> dict[str, Any]:
+    """The result of a task on the rows of all sites, simulated by Flower."""
+    for package in ("flwr", "ray"):
+        pytest.importorskip(package, reason=f"{package} is not installed; pip install 'fedassay[flower]'")
+    data, out = town.root / "rows.csv", town.root / "flower.json"
+    rows.to_csv(data, index=False)
+    options = ["--client", "site", *map(str, arguments), "--seed", "1", "-q", "--json", str(out)]
+    assert run_command([task, str(data), *options, "--runtime", "flower"]) == 0
+    document: dict[str, Any] = json.loads(out.read_text())
+    assert document["runtime"]["name"] == "flower"
+    return document
 
 
 def letter_of(path: Path) -> Letter:

@@ -35,10 +35,12 @@ from fedassay.protocol.vocabulary import (
     Summary,
     TrustModel,
 )
-from fedassay.runtimes.file_drop import CheckedRequest, FileDropStudy, Participant
 from fedassay.runtimes.file_drop.letters import LetterKind
-from fedassay.runtimes.in_process import Faithful
+from fedassay.runtimes.file_drop.participant import CheckedRequest, Participant
+from fedassay.runtimes.file_drop.study import FileDropStudy
+from fedassay.runtimes.in_process.runtime import Faithful
 from fedassay.runtimes.messaging import MessagingRuntime
+from fedassay.runtimes.released import Proposal
 from fedassay.summaries.score_histogram import ScoreHistogram
 from fedassay.trust.plain import Plain
 
@@ -180,11 +182,13 @@ class FileDrop(Transport):
             self.drop,
             state=self.sites.root / "coordinator-state",
             identity=self.sites.identities[COORDINATOR],
-            name="s",
-            agenda=Agenda.of(ask.task, {}),
-            trust=ask.trust,
-            protection=ask.protection,
-            budget=ask.budget,
+            proposal=Proposal(
+                name="s",
+                agenda=Agenda.of(ask.task, {}),
+                trust=ask.trust,
+                protection=ask.protection,
+                budget=ask.budget,
+            ),
             roster={name: self.sites.identities[name].public for name in names},
             randomness=SECURE,
         )
@@ -213,22 +217,15 @@ class Direct(MessagingRuntime):
 
     name = "direct"
     mode = "messages"
+    simulated = False
 
     def __init__(self, transport: Transport, names: Sequence[str], *, silent: Sequence[str] = ()) -> None:
         sites = transport.sites
         super().__init__(
             reply_pair=transport.reply_pair, credentials=sites.credentials(COORDINATOR), asker=sites.asker
         )
-        self.transport, self.names, self.silent = transport, list(names), silent
+        self.transport, self.clients, self.silent = transport, list(names), silent
         """Those who are `silent` do not speak in the first leg."""
-
-    @property
-    def simulated(self) -> bool:
-        return False
-
-    @property
-    def clients(self) -> Sequence[str]:
-        return self.names
 
     def prekeys(self, names: Sequence[str]) -> Mapping[str, bytes]:
         for name in names:

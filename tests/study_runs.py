@@ -21,7 +21,7 @@ from fedassay.privacy.ledger.charges import Charge, compose
 from fedassay.privacy.ledger.database import DatabaseLedger
 from fedassay.protocol.result import Result
 from fedassay.protocol.vocabulary import ATOMS, Part, Plan
-from fedassay.runtimes.in_process import Aggregate
+from fedassay.runtimes.in_process.runtime import Aggregate
 from fedassay.runtimes.messaging import MessagingRuntime
 from fedassay.runtimes.simulated import Progress
 from fedassay.study.file import StudyFile

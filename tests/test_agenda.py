@@ -75,11 +75,6 @@ def test_a_share_is_a_part_of_one(share: Any) -> None:
         item("evaluate", share)
 
 
-def test_other_shares() -> None:
-    shares = {"evaluate": 0.1, "calibrate": 0.2, "conformal": 0.3, "strict": 0.4}
-    assert {one.name: one.share for one in STUDY.with_shares(shares).items} == shares
-
-
 # --- who builds on whom -----------------------------------------------------------------------------------------
 
 

@@ -41,7 +41,7 @@ from fedassay.protocol.vocabulary import (
     TrustModel,
     Unit,
 )
-from fedassay.runtimes.in_process import Faithful
+from fedassay.runtimes.in_process.runtime import Faithful
 from fedassay.trust import TRUST_MODELS
 from fedassay.trust.distributed_dp import DistributedDP
 from fedassay.trust.plain import Plain

@@ -17,7 +17,7 @@ from fedassay.privacy.ledger.book import RECORDS
 from fedassay.privacy.ledger.charges import Charge
 from fedassay.privacy.ledger.database import DatabaseLedger
 from fedassay.protocol.vocabulary import Budget, Part, Protection, Setting, Sum
-from fedassay.runtimes.in_process import Faithful
+from fedassay.runtimes.in_process.runtime import Faithful
 from fedassay.trust.server_dp import ServerDP
 from ledgers import sql
 from policy_sites import HISTOGRAM, SECURE, Ask, InProcess, Sites, close, code_of

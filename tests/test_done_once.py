@@ -17,7 +17,7 @@ import fedassay
 from fedassay.data import federation
 from fedassay.kernel import envelope
 from fedassay.protocol.vocabulary import Protection, Setting
-from fedassay.runtimes.file_drop import participant, runtime
+from fedassay.runtimes.file_drop import participant, runtime, study
 from fedassay.tasks.evaluation import Evaluate
 from fedassay.tasks.evaluation import accuracy as resolution
 from file_drop_town import Town
@@ -122,11 +122,12 @@ def test_a_study_by_files_is_planned_once_and_its_letters_are_decoded_once(
     budget = fedassay.Budget(epsilon=1.0)
     setting = Setting(trust=fedassay.ServerDP(), protection=Protection(), budget=budget, clients=3)
     assert compared.calls == of_one_search(Evaluate(thresholds=(0.3, 0.5), height=6), setting) > 0
+    announced = counted(monkeypatch, study, "open_letter")
     opened = counted(monkeypatch, participant, "open_letter")
     read = counted(monkeypatch, envelope, "open_request")
     for name in town.names:
         assert town.contribute(name) == 0
-    assert (opened.calls, read.calls) == (3 * 2, 3)  # an announcement and a request at each site
+    assert (announced.calls, opened.calls, read.calls) == (3, 3, 3)  # at each site
     taken = counted(monkeypatch, runtime, "open_letter")
     assert town.aggregate("-q") == 0
     assert taken.calls == 3

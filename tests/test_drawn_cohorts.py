@@ -22,7 +22,7 @@ from fedassay.privacy.ledger.charges import MemoryLedger
 from fedassay.privacy.policy.judgement import AllowAll
 from fedassay.privacy.randomness import SimulatedRandomness
 from fedassay.protocol.vocabulary import All, Budget, Draw, Protection, Sample, Setting, Sum, TrustModel, Unit
-from fedassay.runtimes.in_process import Aggregate, Faithful
+from fedassay.runtimes.in_process.runtime import Aggregate, Faithful
 from fedassay.summaries import CATALOGUE
 from fedassay.summaries.score_histogram import ScoreHistogram
 from fedassay.trust import TRUST_MODELS

@@ -22,7 +22,7 @@ from fedassay.privacy.ledger.charges import MemoryLedger
 from fedassay.privacy.randomness import SimulatedRandomness
 from fedassay.protocol import wire
 from fedassay.protocol.vocabulary import Party, Protection, Setting, Sum, TrustModel
-from fedassay.runtimes.in_process import Faithful
+from fedassay.runtimes.in_process.runtime import Faithful
 from fedassay.trust.plain import Plain
 from fedassay.trust.secure_sum import SecureSum
 from stated import Verify

@@ -17,7 +17,7 @@ from fedassay.privacy.ledger.charges import MemoryLedger
 from fedassay.privacy.policy.judgement import AllowAll
 from fedassay.privacy.randomness import SimulatedRandomness
 from fedassay.protocol.vocabulary import Budget, Protection, Setting
-from fedassay.runtimes.in_process import Faithful
+from fedassay.runtimes.in_process.runtime import Faithful
 from fedassay.runtimes.simulated import SERVERS
 from fedassay.tasks.distribution.search import SearchQuantiles
 from fedassay.trust.server_dp import ServerDP

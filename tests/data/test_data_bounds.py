@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from fedassay.data import bounds
-from fedassay.data.bounds import below, choose, limit_pooled, limit_rows, numbered
+from fedassay.data import selection
 from fedassay.data.federation import load
+from fedassay.data.selection import below, choose, limit_pooled, limit_rows, numbered
 from fedassay.data.tables import ArrayRows, DerivedRows, StreamedRows
 from fedassay.errors import UsageError
 from fedassay.privacy.randomness import SimulatedRandomness
@@ -68,7 +68,7 @@ def test_pooled_rows_of_each_client(codes: list[int], most: int, limit: int, at_
     data = {"c": clients, "p": np.arange(len(codes)) / 100}
     federation = load(data, client="c", columns={"score": "p"}, memory_limit=limit)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(bounds, "_KEYS_AT_ONCE", at_once)
+        patch.setattr(selection, "_KEYS_AT_ONCE", at_once)
         limited, dropped = limit_pooled(federation.pooled(), most, SimulatedRandomness(0))
     left = values(limited)
     assert left == sorted(left)
@@ -119,7 +119,7 @@ def test_a_subset_is_the_first_different_values() -> None:
 
 def test_equal_keys_are_drawn_again() -> None:
     words = Scripted(1, 1, 5, 2, 1, 3)
-    assert bounds._smallest_keys(np.array([3]), 1, words).tolist() == [False, True, False]
+    assert selection._smallest_keys(np.array([3]), 1, words).tolist() == [False, True, False]
 
 
 @pytest.mark.parametrize("most", [0, -1])

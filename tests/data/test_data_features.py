@@ -16,11 +16,10 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 from logits_forms import LIMITS, joined
 
-from fedassay.data.bounds import limit_rows
-from fedassay.data.feature_names import feature_names
 from fedassay.data.federation import load
+from fedassay.data.inventory import feature_names
 from fedassay.data.schema import ROLES, Columns
-from fedassay.data.split import select_pooled_part
+from fedassay.data.selection import limit_rows, select_pooled_part
 from fedassay.privacy.randomness import SimulatedRandomness
 from fedassay.protocol.vocabulary import Part, Unit
 

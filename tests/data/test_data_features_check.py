@@ -83,7 +83,7 @@ def test_names_of_numbered_columns_and_of_lists() -> None:
 
 @pytest.mark.parametrize("pending", [0, 2**20])
 def test_clients_whose_target_is_constant(pending: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fedassay.data.column_checks._PENDING", pending)
+    monkeypatch.setattr("fedassay.data.names._PENDING", pending)
     monkeypatch.setattr(
         "fedassay.data.tables.batch_rows", lambda _: 7
     )  # a client's rows come in several batches

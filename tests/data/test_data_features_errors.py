@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from test_data_fuzz import ROBUST, column_lists, form_of
 
 from fedassay.data.check import check
-from fedassay.data.features import MOST_FEATURES
 from fedassay.data.federation import load
-from fedassay.data.tally import FOR_GAPS
+from fedassay.data.findings import FOR_GAPS
+from fedassay.data.wide import MOST_FEATURES
 from fedassay.errors import DataError, UsageError
 
 TWO = {"features": "age,bmi", "target": "y"}

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from fedassay.data.check import check
 from fedassay.data.federation import load
-from fedassay.data.logits import looks_like_probabilities
+from fedassay.data.wide import looks_like_probabilities
 from fedassay.errors import DataError, UsageError
 
 ROBUST = settings(

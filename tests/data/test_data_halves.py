@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from fedassay.data.split import Coins, name_blocks, select_part
+from fedassay.data.selection import Coins, name_blocks, select_part
 from fedassay.data.tables import ArrayRows
 from fedassay.protocol.vocabulary import ATOMS, Part, Unit
 

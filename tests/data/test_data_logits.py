@@ -12,12 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from logits_forms import CLASSES, COLUMNS, FORMS, LIMITS, joined, small
 
-from fedassay.data.bounds import limit_pooled, limit_rows
 from fedassay.data.federation import load
-from fedassay.data.logits import looks_like_probabilities
 from fedassay.data.schema import ROLES
-from fedassay.data.split import select_part, select_pooled_part
+from fedassay.data.selection import limit_pooled, limit_rows, select_part, select_pooled_part
 from fedassay.data.tables import BATCH_VALUES, batch_length
+from fedassay.data.wide import looks_like_probabilities
 from fedassay.errors import DataError
 from fedassay.privacy.randomness import SimulatedRandomness
 from fedassay.protocol.vocabulary import Part, Unit

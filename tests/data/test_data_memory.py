@@ -21,10 +21,10 @@ ALLOWED = 128 * 2**20
 READER = """
 import json, sys
 import numpy as np
-from fedassay.data.bounds import limit_pooled
+from fedassay.data.selection import limit_pooled
 from fedassay.data.check import check
 from fedassay.data.federation import load
-from fedassay.data.split import select_pooled_part
+from fedassay.data.selection import select_pooled_part
 from fedassay.data.sql import Database
 from fedassay.privacy.randomness import SimulatedRandomness
 from fedassay.protocol.vocabulary import Part, Unit

@@ -1,4 +1,4 @@
-"""Targets, predictions, their ends and scales, conformity scores and classes."""
+"""Values, targets, predictions, their ends and scales, conformity scores and classes."""
 
 from __future__ import annotations
 
@@ -9,13 +9,17 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
+from data_forms import FORMS, in_form, small
 from data_sentences import kind_of, sentence
 
 from fedassay.data.check import check
 from fedassay.data.federation import load
 from fedassay.data.schema import LARGEST_CLASS
+from fedassay.errors import DataError, UsageError
 
-NUMBERS = ["conformity", "target", "prediction", "scale", "lower", "upper"]
+VALUE = {"value": "income"}
+HUGE = 1.7e308
+NUMBERS = ["value", "conformity", "target", "prediction", "scale", "lower", "upper"]
 
 
 def of_role(role: str, column: Any) -> Any:
@@ -53,6 +57,40 @@ def test_what_is_no_number(role: str, bad: Any) -> None:
     assert f"column 'x' ({role}): got " in text
     assert "expected a finite number" in text
     assert "got 2 bad values in 2 rows" in sentence({"x": [True, False]}, columns={role: "x"})
+
+
+def incomes() -> dict[str, Any]:
+    data = small()
+    data["income"] = np.random.default_rng(3).normal(0.0, 1e6, len(data["p"])).round(2)
+    data["income"][:4] = -0.0, HUGE, -HUGE, 5e-324
+    return data
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_any_finite_number_is_a_value(form: str, tmp_path: Path) -> None:
+    data = incomes()
+    federation = load(in_form(form, data, tmp_path), client="site", columns=VALUE)
+    (batch,) = federation.pooled().batches()
+    assert batch["value"].dtype == np.float64
+    assert np.array_equal(batch["value"], data["income"])
+    assert not np.signbit(batch["value"][0])  # -0.0 is 0.0
+
+
+@pytest.mark.parametrize("bad", [np.nan, None, "n/a", np.inf, -np.inf, "inf", "", "1e999"])
+@pytest.mark.parametrize("limit", [0, 2**30])
+def test_what_is_no_finite_number_names_its_row(bad: Any, limit: int) -> None:
+    column = [str(i) if isinstance(bad, str) else float(i) for i in range(40)]
+    column[17], column[30] = bad, bad
+    with pytest.raises(DataError) as caught:
+        load({"income": column}, columns=VALUE, memory_limit=limit)
+    text = str(caught.value)
+    assert (
+        "column 'income' (value): got 2 bad values in 40 rows, the first in row 17 (counting from 0): "
+        in text
+    )
+    assert "expected a finite number in every row; remove or repair these rows" in text
+    report = check({"income": column}, columns=VALUE)
+    assert text in [finding.sentence() for finding in report.findings]
 
 
 def test_negative_numbers_and_zero() -> None:
@@ -221,3 +259,8 @@ def test_a_check_finds_everything_wrong_with_classes_and_logits_at_once(tmp_path
     assert "a.npz, column 'z' (logits): got 1 number in row 0" in errors
     assert "c.npz, column 'z' (logits): got 3 logits in a row, expected 4 as in" in errors
     assert "b.npz, column 'z'" not in errors
+
+
+def test_a_value_is_no_label() -> None:
+    with pytest.raises(UsageError, match="two different columns"):
+        load({"y": [0, 1]}, columns={"value": "y", "label": "y"})

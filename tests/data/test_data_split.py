@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedassay.data.federation import Federation, load
-from fedassay.data.split import Coins, name_blocks, number_blocks, select_part, select_pooled_part
+from fedassay.data.selection import Coins, name_blocks, number_blocks, select_part, select_pooled_part
 from fedassay.data.tables import ArrayRows, StreamedRows
 from fedassay.errors import UsageError
 from fedassay.protocol.vocabulary import Part, Rows, Unit
@@ -44,7 +44,7 @@ def test_the_parts_are_disjoint_and_complete(unit: Unit) -> None:
 def test_a_stored_split() -> None:
     """A later version that splits differently would put rows into both parts of earlier releases."""
     assert sorted(positions(Part.HELD_OUT, client="hospital-01", count=40)) == [
-        *(2, 13, 14, 16, 18, 19, 20, 21, 26, 28, 34, 38, 39),
+        *(2, 13, 14, 16, 18, 19, 20, 21, 26, 28, 34, 38, 39)
     ]
     long = "a name of more than fifteen bytes: é"
     assert sorted(positions(Part.HELD_OUT, client=long, count=40)) == [3, 4, 6, 28, 31, 33, 36, 38, 39]

@@ -18,7 +18,7 @@ import fedassay
 from fedassay import Simulation
 from fedassay.data.check import check
 from fedassay.data.federation import load
-from fedassay.data.gaps import CompleteRows
+from fedassay.data.sources import CompleteRows
 from fedassay.errors import DataError, ParameterError
 from fedassay.protocol.result import Result
 from fedassay.protocol.vocabulary import Budget, Protection

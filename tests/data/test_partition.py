@@ -14,7 +14,7 @@ from logits_forms import COLUMNS, FORMS, LIMITS, joined, numbered, small
 import fedassay
 from fedassay.api.terms import EntryTerms, Roles
 from fedassay.data.federation import Federation, load
-from fedassay.data.groups import client_names
+from fedassay.data.inventory import client_names
 from fedassay.data.partition import MOST_CLIENTS, DealtRows, Partition, dirichlet
 from fedassay.data.tables import ArrayRows
 from fedassay.errors import DataError, UsageError

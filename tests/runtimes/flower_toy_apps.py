@@ -23,10 +23,9 @@ from fedassay.kernel.sites import COORDINATOR, SiteFile
 from fedassay.privacy.ledger.database import DatabaseLedger
 from fedassay.privacy.randomness import SecureRandomness
 from fedassay.runtimes.flower import submission
-from fedassay.runtimes.flower.client_app import app_of
-from fedassay.runtimes.flower.coordinator import Coordinator
+from fedassay.runtimes.flower.client_app import Node, app_of, read_node
 from fedassay.runtimes.flower.coordinator_file import CoordinatorFile
-from fedassay.runtimes.flower.nodes import Node, read_node
+from fedassay.runtimes.flower.server_app import Coordinator
 from fedassay.runtimes.flower.study import FlowerStudy
 
 COMPONENTS = {"serverapp": "flower_toy_apps:server", "clientapp": "flower_toy_apps:client"}

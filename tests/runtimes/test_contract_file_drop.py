@@ -35,7 +35,10 @@ from fedassay.privacy.ledger.charges import MemoryLedger
 from fedassay.privacy.policy.judgement import AllowAll
 from fedassay.privacy.randomness import SecureRandomness, SimulatedRandomness
 from fedassay.protocol.vocabulary import Protection
-from fedassay.runtimes.file_drop import CheckedRequest, FileDropRuntime, FileDropStudy, Participant, Waiting
+from fedassay.runtimes.file_drop.participant import CheckedRequest, Participant
+from fedassay.runtimes.file_drop.runtime import FileDropRuntime, Waiting
+from fedassay.runtimes.file_drop.study import FileDropStudy
+from fedassay.runtimes.released import Proposal
 from fedassay.trust.plain import Plain
 
 SECURE = SecureRandomness()
@@ -61,11 +64,13 @@ class Village:
             root / "drop",
             state=root / "state",
             identity=self.identities["coordinator"],
-            name="toys",
-            agenda=Agenda.of("evaluate", {}),
-            trust=job.setting.trust,
-            protection=Protection(),
-            budget=job.setting.budget,
+            proposal=Proposal(
+                name="toys",
+                agenda=Agenda.of("evaluate", {}),
+                trust=job.setting.trust,
+                protection=Protection(),
+                budget=job.setting.budget,
+            ),
             roster={name: self.identities[name].public for name in ROWS},
             helpers={HELPER: self.identities[HELPER].public}
             if job.setting.trust.name == "two-shares"

@@ -27,6 +27,7 @@ import fedassay
 from fedassay.cli import run_command
 from fedassay.runtimes.flower.study import FlowerStudy
 from fedassay.runtimes.flower.submission import submit, write_app
+from fedassay.trust.plain import Plain
 from ledgers import recorded
 
 pytestmark = pytest.mark.filterwarnings("ignore")
@@ -52,7 +53,7 @@ class Deployment:
         write_app(self.folder / "toys", components=COMPONENTS)
 
     def play(self, programme: str) -> dict[str, Outcome]:
-        study = FlowerStudy(name=programme, privacy="plain", timeout=90, wait=90)
+        study = FlowerStudy(name=programme, trust=Plain(), timeout=90, wait=90)
         played = json.loads(submit(self.folder / "toys", study, self.lab.connection))
         return {name: Outcome(**outcome) for name, outcome in played.items()}
 

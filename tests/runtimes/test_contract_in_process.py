@@ -13,7 +13,7 @@ from fedassay.kernel.helper import Helper
 from fedassay.privacy.ledger.charges import MemoryLedger
 from fedassay.privacy.policy.judgement import AllowAll
 from fedassay.privacy.randomness import SimulatedRandomness
-from fedassay.runtimes.in_process import Faithful
+from fedassay.runtimes.in_process.runtime import Faithful
 
 
 class TestInProcess(WholeContract):

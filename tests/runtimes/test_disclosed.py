@@ -16,10 +16,10 @@ import fedassay
 from fedassay.errors import Refused, UnsupportedQuery, UsageError
 from fedassay.kernel.agenda import Agenda, Item
 from fedassay.kernel.journal import MemoryJournal
+from fedassay.kernel.publication import profile_of, require, settled
 from fedassay.privacy.policy.disclosure import PROFILES
 from fedassay.privacy.policy.rules import SitePolicy
 from fedassay.protocol.vocabulary import Budget, Protection, Setting
-from fedassay.runtimes.disclosed import profile_of, require, settled
 from fedassay.study.simulation import Simulation, simulate
 from fedassay.trust.plain import Plain
 from fedassay.trust.secure_sum import SecureSum
@@ -132,8 +132,8 @@ def test_a_coordinator_on_flower_publishes_protected_totals(
     from flower_direct import ByFlower
 
     from fedassay.crypto.identity import key_to_text
-    from fedassay.runtimes.flower.coordinator import Coordinator
     from fedassay.runtimes.flower.coordinator_file import CoordinatorFile
+    from fedassay.runtimes.flower.server_app import Coordinator
     from fedassay.runtimes.flower.study import FlowerStudy
 
     sites = Sites(tmp_path)
@@ -152,7 +152,7 @@ def test_a_coordinator_on_flower_publishes_protected_totals(
     monkeypatch.setattr(Coordinator, "runtime", lambda *_, **__: direct)
     study = FlowerStudy(
         name="spring",
-        privacy="plain",
+        trust=Plain(),
         agenda=Agenda.of("evaluate", {"height": 3, "transform": "uniform", "buckets": 4}),
     )
     quiet: Any = {"progress": lambda *_: None, "warn": lambda _: None}

@@ -127,12 +127,6 @@ def test_a_calibrator_by_files(town: Town) -> None:
     assert 0 < fedassay.load_calibrator(out).predict([0.5])[0] < 1
 
 
-def test_an_option_of_another_task_is_named(town: Town, capsys: Any) -> None:
-    roster = town.root / "coordinator" / "roster.toml"
-    assert town.aggregate("calibrate", "--roster", roster, "--threshold", 0.3, "-q") == 2
-    assert "--threshold: unknown parameter of calibrate" in capsys.readouterr().err
-
-
 @pytest.mark.parametrize(
     ("since", "until", "counted"),
     [(1, 2, False), (1, 1, False), (2, 2, True)],

@@ -12,8 +12,8 @@ from fedassay.crypto.keys import KeyPair, Secret
 from fedassay.errors import ProtocolError
 from fedassay.kernel.agenda import Agenda
 from fedassay.protocol.vocabulary import Budget, Protection
-from fedassay.runtimes.file_drop.announcement import Announcement
 from fedassay.runtimes.file_drop.letters import Letter, LetterKind, open_letter
+from fedassay.runtimes.file_drop.study import Announcement
 from fedassay.trust.server_dp import ServerDP
 
 FOLDER = Path(__file__).parent.parent / "vectors"

@@ -13,9 +13,10 @@ from hypothesis import strategies as st
 from fedassay.errors import FedassayError, ProtocolError
 from fedassay.kernel.sites import COORDINATOR, SiteFile
 from fedassay.protocol import wire
-from fedassay.runtimes.file_drop import CheckedRequest, FileDropRuntime, FileDropStudy, Participant
-from fedassay.runtimes.file_drop.announcement import Announcement
 from fedassay.runtimes.file_drop.letters import _MESSAGE, EVERYONE, Letter, LetterKind, open_letter
+from fedassay.runtimes.file_drop.participant import CheckedRequest, Participant
+from fedassay.runtimes.file_drop.runtime import FileDropRuntime
+from fedassay.runtimes.file_drop.study import Announcement, FileDropStudy
 from file_drop_town import Town
 from stated import Verify
 

@@ -17,8 +17,8 @@ from fedassay.kernel.agenda import Agenda
 from fedassay.privacy.randomness import SecureRandomness
 from fedassay.protocol import wire
 from fedassay.protocol.vocabulary import Budget, Protection
-from fedassay.runtimes.file_drop.announcement import Announcement
 from fedassay.runtimes.file_drop.letters import LARGEST_FILE, LetterKind
+from fedassay.runtimes.file_drop.study import Announcement
 from fedassay.trust.plain import Plain
 from file_drop_town import Town, contents, letter_of
 

@@ -136,7 +136,10 @@ def test_the_app_is_one_file_without_code(place: Path) -> None:
     assert [path.name for path in (place / "app").iterdir()] == ["pyproject.toml"]
     app = tomllib.loads((place / "app" / "pyproject.toml").read_text())
     assert app["project"]["dependencies"] == []
-    assert app["tool"]["flwr"]["app"]["config"] == FlowerStudy(name="study").to_config()
+    assert app["tool"]["flwr"]["app"]["config"] == {
+        **FlowerStudy(name="study").to_config(),
+        "privacy-parameters": "{}",
+    }
     assert str(place) not in (place / "app" / "pyproject.toml").read_text()
     coordinator = CoordinatorFile.read(place / "coordinator.toml")
     assert coordinator.clients == ("hospital-a", "hospital-b", "hospital-c")

@@ -89,7 +89,7 @@ def test_a_site_that_never_comes_is_a_dropout_and_too_few_are_a_clear_refusal(tm
         warnings = [event["message"] for event in heard if event["event"] == "warning"]
         assert warnings == ["no connected node with a valid prekey answers for d: left out."]
         with pytest.raises(FederationError, match="asked something else"):
-            submit(lab.app, FlowerStudy(name="s", privacy="plain", timeout=60, wait=5), lab.connection)
+            submit(lab.app, FlowerStudy(name="s", trust=Plain(), timeout=60, wait=5), lab.connection)
         lab.kill("c")
         study = FlowerStudy(name="t", timeout=30, wait=5)
         with pytest.raises(FederationError, match="under the same name") as failure:
@@ -140,13 +140,13 @@ def test_late_lying_and_broken_sites_are_dropouts(tmp_path: Path, monkeypatch: p
         node_config={name: f'behaviour="{name}"' for name in bad},
     )
     with running(lab):
-        first = parsed(submit(lab.app, FlowerStudy(name="s", privacy="plain", timeout=60), lab.connection))
+        first = parsed(submit(lab.app, FlowerStudy(name="s", trust=Plain(), timeout=60), lab.connection))
         assert first["results"] == in_process(
             without(sites, "late", "shapes", "nan", "crash"), privacy=Plain()
         )
         assert first["cohort"]["dropped"] == 4
         (lab.folder / "late" / "s.over").touch()  # only now its reply leaves, while the next study runs
-        second = parsed(submit(lab.app, FlowerStudy(name="t", privacy="plain", timeout=60), lab.connection))
+        second = parsed(submit(lab.app, FlowerStudy(name="t", trust=Plain(), timeout=60), lab.connection))
         assert second["results"] == in_process(without(sites, *bad), privacy=Plain())
         assert second["cohort"]["clients"] == 3
         assert SECRET not in (lab.folder / "state" / "results" / "t.json").read_text()

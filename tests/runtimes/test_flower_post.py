@@ -20,7 +20,6 @@ from fedassay.kernel.sites import COORDINATOR
 from fedassay.privacy.randomness import SecureRandomness
 from fedassay.protocol import wire
 from fedassay.protocol.vocabulary import Party
-from fedassay.runtimes.flower.directory import Directory, answer_hello
 from fedassay.runtimes.flower.post import (
     HELLO,
     REQUEST,
@@ -30,7 +29,7 @@ from fedassay.runtimes.flower.post import (
     opened_request,
     signed_reply,
 )
-from fedassay.runtimes.flower.runtime import FlowerRuntime
+from fedassay.runtimes.flower.runtime import Directory, FlowerRuntime, answer_hello
 
 Behaviour = Callable[[Message], Iterable[Message]]
 
@@ -99,7 +98,6 @@ def directory(grid: Any, *, wait: float = 0.2, timeout: float = 0.2) -> Director
         randomness=SecureRandomness(),
         wait=wait,
         timeout=timeout,
-        credentials=credentials(COORDINATOR),
     )
 
 
@@ -109,7 +107,6 @@ def runtime(grid: Any, **options: Any) -> FlowerRuntime:
         directory=directory(grid),
         reply_pair=KeyPair.draw(SecureRandomness()),
         simulated=False,
-        timeout=0.2,
         **options,
     )
 

@@ -52,8 +52,8 @@ def test_a_deployment_with_a_shuffler_survives_its_loss(tmp_path: Path) -> None:
         return FlowerStudy(
             name=name,
             agenda=Agenda.of("evaluate", {"height": 6}),
-            privacy="shuffle",
-            epsilon=EPSILON,
+            trust=Shuffle(),
+            budget=Budget(epsilon=EPSILON),
             **limits,
         )
 

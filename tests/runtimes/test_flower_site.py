@@ -23,8 +23,7 @@ from fedassay.kernel.envelope import MOST_PREKEYS, Refusal
 from fedassay.privacy.randomness import SecureRandomness
 from fedassay.protocol import wire
 from fedassay.protocol.vocabulary import Protection, Request, Setting, Sum
-from fedassay.runtimes.flower.client_app import app
-from fedassay.runtimes.flower.nodes import read_node
+from fedassay.runtimes.flower.client_app import app, read_node
 from fedassay.runtimes.flower.post import HELLO, REQUEST, Frame, opened_reply, signed_request
 from fedassay.summaries.score_histogram import ScoreHistogram
 from fedassay.trust.plain import Plain

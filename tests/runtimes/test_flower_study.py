@@ -20,10 +20,13 @@ import fedassay
 from fedassay.errors import BudgetExceeded, TooFewClients
 from fedassay.kernel.agenda import Agenda, Item
 from fedassay.protocol import wire
+from fedassay.protocol.vocabulary import Budget
 from fedassay.runtimes.flower import client_app, server_app, submission
 from fedassay.runtimes.flower.coordinator_file import VARIABLE
 from fedassay.runtimes.flower.post import REQUEST, Frame
 from fedassay.runtimes.flower.study import FlowerStudy
+from fedassay.trust.plain import Plain
+from fedassay.trust.server_dp import ServerDP
 from ledgers import recorded
 
 SITES = hospitals(["a", "b", "c", "d"], rows=60)
@@ -110,7 +113,7 @@ def test_a_site_that_is_not_there_is_counted_and_named(lab: Lab, capsys: Any) ->
 def test_a_site_that_refuses_is_counted_and_named(lab: Lab, capsys: Any) -> None:
     rules = lab.folder / "c" / "site.toml"
     rules.write_text(rules.read_text().replace('["secure-sum", "plain"]', '["secure-sum"]'))
-    document, warnings = run(lab, FlowerStudy(name="s", wait=0, privacy="plain"), "abcd", capsys)
+    document, warnings = run(lab, FlowerStudy(name="s", wait=0, trust=Plain()), "abcd", capsys)
     assert document["cohort"]["dropped"] == 1
     assert document["results"]["histogram"]["rows"] == 180
     assert warnings == ["refused: c (policy)."]
@@ -166,7 +169,8 @@ def test_a_study_that_the_coordinator_cannot_afford_asks_nobody(lab: Lab, capsys
     items.append(
         Item(name="conformal", task="conformal", parameters={"sets": "binary", "holdout": 0.3}, share=1 / 3)
     )
-    study = FlowerStudy(name="s", agenda=Agenda(items=tuple(items)), wait=0, privacy="server-dp", epsilon=1.5)
+    agenda = Agenda(items=tuple(items))
+    study = FlowerStudy(name="s", agenda=agenda, wait=0, trust=ServerDP(), budget=Budget(epsilon=1.5))
     nodes = Nodes(lab, "abcd")
     with pytest.raises(BudgetExceeded, match=r"Cheapest change: epsilon 1\."):
         server_app.main(nodes, SimpleNamespace(run_config=study.to_config()))

@@ -13,6 +13,8 @@ import pytest
 pytest.importorskip("flwr", reason="Flower is not installed; pip install 'fedassay[flower]'")
 pytest.importorskip("ray", reason="Ray is not installed; pip install 'fedassay[flower]'")
 
+from dataclasses import replace
+
 from flower_lab import Lab, hospitals, parsed, pooled, running
 
 import fedassay
@@ -20,7 +22,7 @@ from fedassay.errors import FederationError
 from fedassay.kernel.agenda import Agenda
 from fedassay.kernel.helper import DAYS_KEPT, ServerStore
 from fedassay.protocol.vocabulary import Budget, Protection
-from fedassay.runtimes.flower.coordinator import Coordinator
+from fedassay.runtimes.flower.server_app import Coordinator
 from fedassay.runtimes.flower.study import FlowerStudy
 from fedassay.runtimes.flower.submission import submit
 from fedassay.trust.two_server.model import TwoServer
@@ -76,9 +78,9 @@ def test_a_deployment_with_a_second_server_survives_its_restart(tmp_path: Path) 
     study = FlowerStudy(
         name="s",
         agenda=Agenda.of("evaluate", {"height": 6}),
-        privacy="two-server",
-        epsilon=EPSILON,
-        rows_per_client=60,
+        trust=TwoServer(),
+        budget=Budget(epsilon=EPSILON),
+        protection=Protection(rows_per_client=60),
         timeout=60,
         wait=60,
     )
@@ -89,14 +91,6 @@ def test_a_deployment_with_a_second_server_survives_its_restart(tmp_path: Path) 
         again = parsed(submit(lab.app, study, lab.connection))
         assert again == document
         lab.kill("helper")
-        other = FlowerStudy(
-            name="t",
-            agenda=Agenda.of("evaluate", {"height": 6}),
-            privacy="two-server",
-            epsilon=EPSILON,
-            rows_per_client=60,
-            timeout=20,
-            wait=5,
-        )
+        other = replace(study, name="t", timeout=20, wait=5)
         with pytest.raises(FederationError):
             submit(lab.app, other, lab.connection)

@@ -14,9 +14,8 @@ from fedassay.errors import ParameterError
 from fedassay.protocol.cards import Named
 from fedassay.protocol.parameters import made, parameters
 from fedassay.runtimes.card import DEFAULT, RUNTIME_CARDS, RuntimeCard, SimulationParameters, simulations
-from fedassay.runtimes.file_drop import FileDrop
-from fedassay.runtimes.in_process import InProcess
-from fedassay.runtimes.in_process.card import IN_PROCESS
+from fedassay.runtimes.file_drop.card import FileDrop
+from fedassay.runtimes.in_process.card import IN_PROCESS, InProcess
 
 SOURCE = Path(fedassay.__file__).parent
 each = pytest.mark.parametrize("card", RUNTIME_CARDS.values(), ids=lambda card: card.name)

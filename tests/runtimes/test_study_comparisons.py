@@ -19,12 +19,10 @@ def town(tmp_path: Path) -> Town:
     town = Town(tmp_path)
     for number, name in enumerate(town.names):
         rng = np.random.default_rng(number)
-        path = town.root / name / "scores.csv"
-        frame = pd.read_csv(path)
+        frame = pd.read_csv(town.root / name / "scores.csv")
         second = np.clip(frame.p + 0.1 * rng.normal(size=len(frame)), 0, 1)
-        frame.assign(q=second, sex=rng.choice(["F", "M", "X"], len(frame))).to_csv(path, index=False)
-        site = town.root / name / "site.toml"
-        site.write_text(site.read_text().replace('label = "y"', 'label = "y"\ngroup = "sex"\nversus = "q"'))
+        columns = 'score = "p"\nlabel = "y"\ngroup = "sex"\nversus = "q"'
+        town.hold(name, frame.assign(q=second, sex=rng.choice(["F", "M", "X"], len(frame))), columns)
     return town
 
 

@@ -11,13 +11,12 @@ import pandas as pd
 import pytest
 
 import fedassay
-from fedassay.cli import run_command
 from fedassay.estimation.coverage import best_pair, best_server_rank
-from file_drop_town import Town, beginning, pooled
+from file_drop_town import Town, beginning, pooled, simulated_on_flower
 from ledgers import recorded
 
 ABSOLUTE = ("--sets", "absolute", "--score-range", "0,6")
-COLUMNS = 'label = "y"\ntarget = "days"\nprediction = "guess"\ngroup = "sex"'
+COLUMNS = 'score = "p"\nlabel = "y"\ntarget = "days"\nprediction = "guess"\ngroup = "sex"'
 
 
 @pytest.fixture
@@ -33,9 +32,7 @@ def town(tmp_path: Path) -> Town:
                 **{"days": guess + rng.normal(size=rows), "sex": rng.choice(["F", "M"], rows)},
             }
         )
-        frame.to_csv(town.root / name / "scores.csv", index=False)
-        site = town.root / name / "site.toml"
-        site.write_text(site.read_text().replace('label = "y"', COLUMNS))
+        town.hold(name, frame, COLUMNS)
     return town
 
 
@@ -104,9 +101,7 @@ def test_a_site_that_is_lost_costs_a_vote_and_no_guarantee(tmp_path: Path) -> No
     for number, name in enumerate(town.names):
         rng = np.random.default_rng(number)
         frame = pd.DataFrame({"p": rng.random(150), "y": 0, "guess": 0.0, "days": rng.normal(size=150)})
-        frame.to_csv(town.root / name / "scores.csv", index=False)
-        site = town.root / name / "site.toml"
-        site.write_text(site.read_text().replace('label = "y"', COLUMNS.replace('\ngroup = "sex"', "")))
+        town.hold(name, frame, COLUMNS.replace('\ngroup = "sex"', ""))
     assert beginning(town, "conformal", *ABSOLUTE, "--method", "qq") == 0
     results = town.finish(passes=2, absent="b")["results"]
     assert results["clients"] == 4
@@ -155,10 +150,9 @@ def test_nothing_is_asked_where_nothing_can_be_had(town: Town) -> None:
 
 
 def test_groups_and_held_out_rows(town: Town) -> None:
-    options = (
-        *("--conditional", "group", "--group", "F", "--group", "M", "--holdout", "0.3", "--privacy", "plain"),
-    )
-    assert beginning(town, "conformal", *ABSOLUTE, *options) == 0
+    groups = ("--conditional", "group", "--group", "F", "--group", "M")
+    options = (*ABSOLUTE, *groups, "--holdout", "0.3", "--privacy", "plain")
+    assert beginning(town, "conformal", *options) == 0
     results = town.finish(passes=2)["results"]
     assert list(results["groups"]) == ["F", "M", "other"]
     assert results["groups"]["other"]["infinite"]
@@ -172,16 +166,9 @@ def test_groups_and_held_out_rows(town: Town) -> None:
 
 @pytest.mark.filterwarnings("ignore")  # Flower and Ray warn about each other's deprecated corners
 @pytest.mark.full
-def test_flower_simulates_it(town: Town, tmp_path: Path) -> None:
-    pytest.importorskip("flwr", reason="Flower is not installed; pip install 'fedassay[flower]'")
-    pytest.importorskip("ray", reason="Ray is not installed; pip install 'fedassay[flower]'")
-    data, out = tmp_path / "rows.csv", tmp_path / "r.json"
-    pooled(town).to_csv(data, index=False)
-    columns = ["--client", "site", "--target", "days", "--prediction", "guess"]
-    arguments = [str(data), *columns, "--privacy", "plain", "--seed", "1", "-q", "--json", str(out)]
-    assert run_command(["conformal", *arguments, "--runtime", "flower"]) == 0
-    document = json.loads(out.read_text())
-    assert document["runtime"]["name"] == "flower"
+def test_flower_simulates_it(town: Town) -> None:
+    columns = ("--target", "days", "--prediction", "guess", "--privacy", "plain")
+    document = simulated_on_flower(town, "conformal", *columns, rows=pooled(town))
     wanted = in_process(town, privacy=fedassay.Plain())
     for key in ("threshold", "coverage_law", "sites"):
         assert document["results"][key] == wanted[key]

@@ -19,11 +19,9 @@ def town(tmp_path: Path) -> Town:
     """Sites that name a column for values."""
     town = Town(tmp_path)
     for number, name in enumerate(town.names):
-        path = town.root / name / "scores.csv"
-        frame = pd.read_csv(path)
-        frame.assign(age=np.random.default_rng(number).normal(60, 15, len(frame))).to_csv(path, index=False)
-        site = town.root / name / "site.toml"
-        site.write_text(site.read_text().replace('label = "y"', 'label = "y"\nvalue = "age"'))
+        frame = pd.read_csv(town.root / name / "scores.csv")
+        ages = np.random.default_rng(number).normal(60, 15, len(frame))
+        town.hold(name, frame.assign(age=ages), 'score = "p"\nlabel = "y"\nvalue = "age"')
     return town
 
 
@@ -31,17 +29,8 @@ def test_a_labelled_distribution_by_files(town: Town) -> None:
     options = ("--labelled", "--quantile", "0.5", "--privacy", "plain")
     assert beginning(town, "ecdf", *RANGE, *options) == 0
     document = town.finish(passes=1)
-    wanted = fedassay.ecdf(
-        pooled(town),
-        client="site",
-        value="age",
-        label="y",
-        lower=0,
-        upper=128,
-        points=32,
-        quantiles=[0.5],
-        privacy=fedassay.Plain(),
-    )
+    columns, grid = {"client": "site", "value": "age", "label": "y"}, {"lower": 0, "upper": 128, "points": 32}
+    wanted = fedassay.ecdf(pooled(town), **columns, **grid, quantiles=[0.5], privacy=fedassay.Plain())
     assert document["results"] == dict(wanted.results)
     assert document["cohort"]["rows"] == len(pooled(town))
     assert document["parameters"]["labelled"] is True
@@ -62,18 +51,12 @@ def test_a_grid_at_quantiles_asks_the_sites_twice(town: Town) -> None:
 
 
 def test_a_test_by_files(town: Town) -> None:
-    assert (
-        beginning(town, "hosmer-lemeshow", "--method", "corrected", "--groups", 4, "--privacy", "plain") == 0
-    )
+    options = ("--method", "corrected", "--groups", 4, "--privacy", "plain")
+    assert beginning(town, "hosmer-lemeshow", *options) == 0
     found = town.finish(passes=2)["results"]["hosmer_lemeshow"]
+    columns = {"client": "site", "score": "p", "label": "y"}
     wanted = fedassay.hosmer_lemeshow(
-        pooled(town),
-        client="site",
-        score="p",
-        label="y",
-        method="corrected",
-        groups=4,
-        privacy=fedassay.Plain(),
+        pooled(town), **columns, method="corrected", groups=4, privacy=fedassay.Plain()
     )["hosmer_lemeshow"]
     assert found["value"] == pytest.approx(wanted["value"], rel=1e-6)
     assert found["p_value"] == pytest.approx(wanted["p_value"], rel=1e-6)

@@ -11,8 +11,7 @@ import pandas as pd
 import pytest
 
 import fedassay
-from fedassay.cli import run_command
-from file_drop_town import Town, beginning
+from file_drop_town import Town, beginning, simulated_on_flower
 
 COLUMNS = 'target = "days"\nfeatures = "{features}"\noffset = "known"'
 NEWTON = ("--features", "age,dose", "--method", "newton")
@@ -27,10 +26,7 @@ def town(tmp_path: Path) -> Town:
         x = rng.normal(size=(rows, 2)) * [10, 1] + [50, 0]
         frame = pd.DataFrame({f"age {name}": x[:, 0], "dose": x[:, 1], "known": rng.normal(size=rows)})
         frame["days"] = 1 + 0.1 * x[:, 0] - x[:, 1] + frame.known + rng.normal(size=rows)
-        frame.to_csv(town.root / name / "scores.csv", index=False)
-        site = town.root / name / "site.toml"
-        columns = COLUMNS.format(features=f"age {name},dose")
-        site.write_text(site.read_text().replace('score = "p"\nlabel = "y"', columns))
+        town.hold(name, frame, COLUMNS.format(features=f"age {name},dose"))
     return town
 
 
@@ -54,9 +50,8 @@ def in_process(town: Town, **options: Any) -> dict[str, Any]:
 
 
 def test_newton_by_files_under_a_secure_sum(town: Town) -> None:
-    assert (
-        beginning(town, "infer", *NEWTON, "--offset", "--variance", "model", "--contrast", "age - dose") == 0
-    )
+    options = ("--offset", "--variance", "model", "--contrast", "age - dose")
+    assert beginning(town, "infer", *NEWTON, *options) == 0
     document = town.finish(passes=6)  # three sums, two legs each
     wanted = in_process(town, method="newton", variance="model", contrasts=["age - dose"])
     assert document["results"] == wanted
@@ -82,18 +77,11 @@ def test_rounds_by_files_in_the_clear(town: Town) -> None:
 
 @pytest.mark.full
 @pytest.mark.filterwarnings("ignore")  # Flower and Ray warn about each other's deprecated corners
-def test_flower_simulates_it(town: Town, tmp_path: Path) -> None:
-    pytest.importorskip("flwr", reason="Flower is not installed; pip install 'fedassay[flower]'")
-    pytest.importorskip("ray", reason="Ray is not installed; pip install 'fedassay[flower]'")
-    data, out = tmp_path / "rows.csv", tmp_path / "r.json"
-    pooled(town).to_csv(data, index=False)
-    columns = ["--client", "site", "--target", "days", "--features", "age,dose", "--offset", "known"]
-    arguments = [str(data), *columns, "--seed", "1", "-q", "--json", str(out), "--runtime", "flower"]
+def test_flower_simulates_it(town: Town) -> None:
+    columns = ("--target", "days", "--features", "age,dose", "--offset", "known")
     for options, wanted in (
         (["--method", "newton"], {"method": "newton"}),
         (["--rounds", "8", "--privacy", "plain"], {"rounds": 8, "privacy": fedassay.Plain()}),
     ):
-        assert run_command(["infer", *arguments, *options]) == 0
-        document = json.loads(out.read_text())
-        assert document["runtime"]["name"] == "flower"
+        document = simulated_on_flower(town, "infer", *columns, *options, rows=pooled(town))
         assert document["results"] == in_process(town, **wanted)

@@ -16,10 +16,17 @@ import pytest
 from numpy.typing import NDArray
 from scipy import stats
 
-from fedassay.data import bounds
-from fedassay.data.bounds import below, limit_pooled, limit_rows
+from fedassay.data import selection
 from fedassay.data.federation import load
-from fedassay.data.split import Coins, name_blocks, number_blocks, select_part
+from fedassay.data.selection import (
+    Coins,
+    below,
+    limit_pooled,
+    limit_rows,
+    name_blocks,
+    number_blocks,
+    select_part,
+)
 from fedassay.data.tables import ArrayRows
 from fedassay.privacy.randomness import SimulatedRandomness
 from fedassay.protocol.vocabulary import Part, Randomness, Unit
@@ -74,7 +81,7 @@ def smallest_of_too_many(total: int, count: int, randomness: Randomness) -> Whol
 
 
 def test_a_subset_cut_after_sorting_is_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bounds, "choose", smallest_of_too_many)
+    monkeypatch.setattr(selection, "choose", smallest_of_too_many)
     rows, randomness = ArrayRows(columns={"score": np.arange(6)}), SimulatedRandomness(3)
     kept = np.zeros(6)
     for _ in range(2_000):
@@ -101,7 +108,7 @@ def two_clients(times: int) -> float:
 def test_pooled_clients_choose_uniformly_and_independently(
     monkeypatch: pytest.MonkeyPatch, at_once: int
 ) -> None:
-    monkeypatch.setattr(bounds, "_KEYS_AT_ONCE", at_once)
+    monkeypatch.setattr(selection, "_KEYS_AT_ONCE", at_once)
     assert two_clients(6_000) > LEVEL
 
 
@@ -110,7 +117,7 @@ def test_clients_that_share_their_keys_are_rejected(monkeypatch: pytest.MonkeyPa
         keys = randomness.words(int(counts.max()))
         return np.concatenate([np.argsort(np.argsort(keys[:count])) < most for count in counts])
 
-    monkeypatch.setattr(bounds, "_smallest_keys", shared)
+    monkeypatch.setattr(selection, "_smallest_keys", shared)
     assert two_clients(6_000) < LEVEL
 
 

@@ -20,8 +20,7 @@ from fedassay.estimation.count_noise import LeafCovariance
 from fedassay.estimation.ranking import auc_influence, auc_privacy_variance
 from fedassay.protocol.vocabulary import Neighbours, Sum
 from fedassay.summaries.distribution.tree import ValueSummary
-from fedassay.tasks.distribution.mechanisms import chosen
-from fedassay.tasks.distribution.precision import mean_variance
+from fedassay.tasks.distribution.mechanisms import chosen, mean_variance
 from fedassay.tasks.distribution.stored import Release
 from stated import Verify
 

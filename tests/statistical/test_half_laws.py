@@ -13,7 +13,7 @@ import pytest
 from numpy.typing import NDArray
 from scipy import stats
 
-from fedassay.data.split import Coins, name_blocks
+from fedassay.data.selection import Coins, name_blocks
 from fedassay.protocol.vocabulary import Part, Unit
 
 LEVEL = 1e-6

@@ -33,8 +33,8 @@ from fedassay.protocol.vocabulary import (
     TrustModel,
     Unit,
 )
-from fedassay.runtimes.in_process import Aggregate, Faithful
-from fedassay.runtimes.in_process import aggregate as totals
+from fedassay.runtimes.in_process import runtime as totals
+from fedassay.runtimes.in_process.runtime import Aggregate, Faithful
 from fedassay.study.simulation import Simulation
 from fedassay.summaries import CATALOGUE
 from fedassay.summaries.multiclass.loss_curves import CLIENT, LossCurves

@@ -15,7 +15,7 @@ from fedassay.errors import UsageError
 from fedassay.kernel import client as client_module
 from fedassay.privacy.randomness import SimulatedRandomness
 from fedassay.protocol.vocabulary import ATOMS, Part
-from fedassay.runtimes.in_process import Faithful
+from fedassay.runtimes.in_process.runtime import Faithful
 from study_runs import LEDGER, charges, conducted, journal_of, place, rows, study_text, unrehearsed, watched
 
 TASKS: dict[str, dict[str, Any]] = {

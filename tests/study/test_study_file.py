@@ -10,9 +10,9 @@ from fedassay.data.partition import Partition
 from fedassay.data.sql import Database
 from fedassay.errors import UsageError
 from fedassay.protocol.vocabulary import Budget, Neighbours, Part, Protection, Unit
-from fedassay.runtimes.file_drop import FileDrop
+from fedassay.runtimes.file_drop.card import FileDrop
 from fedassay.runtimes.flower.card import FlowerDeployment, FlowerSimulation
-from fedassay.runtimes.in_process import InProcess
+from fedassay.runtimes.in_process.card import InProcess
 from fedassay.study import StudyFile
 from fedassay.trust import DistributedDP, SecureSum
 from study_files import BINARY, CLASSES, DEPLOYMENT, FILE_DROP

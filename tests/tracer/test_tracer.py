@@ -20,7 +20,7 @@ from fedassay.privacy.ledger.charges import MemoryLedger
 from fedassay.privacy.policy.judgement import AllowAll
 from fedassay.privacy.randomness import SecureRandomness, SimulatedRandomness
 from fedassay.protocol.vocabulary import Collect, Part, Protection, Select, Setting, Sum, TrustModel
-from fedassay.runtimes.in_process import Faithful
+from fedassay.runtimes.in_process.runtime import Faithful
 from fedassay.trust import TRUST_MODELS
 from fedassay.trust.plain import Plain
 from fedassay.trust.secure_sum import SecureSum

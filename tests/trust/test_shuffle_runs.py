@@ -21,7 +21,7 @@ from fedassay.privacy.policy.judgement import AllowAll
 from fedassay.privacy.randomness import SimulatedRandomness
 from fedassay.protocol import wire
 from fedassay.protocol.vocabulary import Budget, Collect, Exchange, Request, Select, Setting, Sum, Vector
-from fedassay.runtimes.in_process import Aggregate, Faithful
+from fedassay.runtimes.in_process.runtime import Aggregate, Faithful
 from fedassay.trust import TRUST_MODELS
 from fedassay.trust.shuffle import model as shuffle_client
 from fedassay.trust.shuffle import servers as shuffle_relay

@@ -23,7 +23,7 @@ from fedassay.privacy.policy.judgement import AllowAll
 from fedassay.privacy.randomness import SecureRandomness, SimulatedRandomness
 from fedassay.protocol import wire
 from fedassay.protocol.vocabulary import Budget, Neighbours, Points, Protection, Released, Setting, Sum
-from fedassay.runtimes.in_process import Faithful
+from fedassay.runtimes.in_process.runtime import Faithful
 from fedassay.trust.two_server import relay as two_server_relay
 from fedassay.trust.two_server.model import TwoServer
 from toys import InMemory, Once

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 
 from fedassay.protocol.vocabulary import Randomness
-from fedassay.runtimes.in_process import Faithful
+from fedassay.runtimes.in_process.runtime import Faithful
 from fedassay.runtimes.simulated import SERVERS, SimulatedFederation
 from fedassay_desk.card import Lossy
 

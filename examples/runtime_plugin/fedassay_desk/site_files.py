@@ -10,15 +10,13 @@ from fedassay.crypto.identity import Credentials, Identity, key_to_text
 from fedassay.crypto.keys import KEY_BYTES, KeyPair, Secret
 from fedassay.errors import UsageError
 from fedassay.kernel.client import Client
-from fedassay.kernel.endpoint import write_durably
+from fedassay.kernel.endpoint import kept_secret
 from fedassay.kernel.journal import FileJournal
-from fedassay.kernel.run import run
 from fedassay.kernel.sites import SiteFile
-from fedassay.privacy.randomness import SecureRandomness
 from fedassay.protocol.result import Result
 from fedassay.protocol.vocabulary import COORDINATOR, Party
 from fedassay.runtimes.messaging import MessagingRuntime
-from fedassay.runtimes.released import StudyRun, released
+from fedassay.runtimes.released import StudyRun, release
 from fedassay.runtimes.simulated import Progress
 from fedassay_desk.card import SiteFiles
 
@@ -28,6 +26,7 @@ class SiteFilesRuntime(MessagingRuntime):
 
     name = "site-files"
     mode = "files"
+    simulated = False
 
     def __init__(
         self, sites: Mapping[str, SiteFile], identity: Identity, reply_pair: KeyPair, progress: Progress
@@ -39,16 +38,7 @@ class SiteFilesRuntime(MessagingRuntime):
             asker=key_to_text(identity.public),
         )
         self._sites, self._progress = sites, progress
-
-    @property
-    def simulated(self) -> bool:
-        """Never: ledgers are charged, and noise is secret."""
-        return False
-
-    @property
-    def clients(self) -> Sequence[str]:
-        """The names of the sites."""
-        return list(self._sites)
+        self.clients = list(sites)
 
     def prekeys(self, names: Sequence[str]) -> Mapping[str, bytes]:
         """Fresh ones, from the sites themselves."""
@@ -71,41 +61,25 @@ def carry(parameters: SiteFiles, study: StudyRun) -> Result:
     if not sites:
         raise UsageError(f"{parameters.sites}: got no site, expected folders with a site.toml in them.")
     study.require_affordable(len(sites))
-    started, receipts, setting = perf_counter(), {}, study.setting(clients=len(sites))
+    started = perf_counter()
     parameters.home.mkdir(mode=0o700, exist_ok=True)
     with (
         study.progress() as progress,
         closing(FileJournal(parameters.home / f"{study.name}.journal")) as journal,
     ):
-        pair = _reply_pair(parameters, study)
+        # The same one when the study goes on.
+        pair = KeyPair.of(Secret(kept_secret(parameters.home / f"{study.name}.key", KEY_BYTES)))
         runtime = SiteFilesRuntime(sites, Identity.load(parameters.key), pair, progress)
-        outcome = run(
-            study.agenda.jobs(setting),
+        result = release(
+            study.name,
+            study.agenda,
+            study.setting(clients=len(sites)),
             runtime=runtime,
             ledger=study.ledger,
-            randomness=SecureRandomness(),
-            study=study.name,
             dataset=study.dataset,
             journal=journal,
-            receipts=receipts,
+            seconds=lambda: perf_counter() - started,
         )
         for name, refusal in runtime.refusals.items():
             study.say(f"{name} did not answer: {refusal}.")
-        return released(
-            study.name,
-            study.agenda,
-            setting,
-            outcome,
-            runtime=runtime,
-            journal=journal,
-            receipts=receipts,
-            seconds=perf_counter() - started,
-        )
-
-
-def _reply_pair(parameters: SiteFiles, study: StudyRun) -> KeyPair:
-    """The key for replies: the same when the study goes on."""
-    path = parameters.home / f"{study.name}.key"
-    if not path.exists():
-        write_durably(path, SecureRandomness().bytes(KEY_BYTES))
-    return KeyPair.of(Secret(path.read_bytes()))
+        return result

@@ -14,10 +14,10 @@ from numpy.typing import NDArray
 from fedassay.api.terms import EntryTerms, Roles, declared, parameters_of
 from fedassay.data.federation import Federation, load
 from fedassay.data.findings import raise_first
-from fedassay.data.groups import client_names, group_names, reread
-from fedassay.data.logits import looks_like_probabilities, probabilities_error
+from fedassay.data.inventory import client_names, group_names, reread
 from fedassay.data.partition import Partition
 from fedassay.data.schema import CLASS, LOGITS
+from fedassay.data.wide import looks_like_probabilities, probabilities_error
 from fedassay.errors import ParameterError, UsageError
 from fedassay.kernel.run import rehearse
 from fedassay.protocol.parameters import made

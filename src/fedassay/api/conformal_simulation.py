@@ -19,11 +19,11 @@ from numpy.typing import NDArray
 from fedassay.api.terms import EntryTerms, Roles
 from fedassay.data.federation import Federation, load
 from fedassay.data.findings import listed
-from fedassay.data.groups import group_names
-from fedassay.data.logits import looks_like_probabilities
+from fedassay.data.inventory import group_names
 from fedassay.data.partition import Partition
 from fedassay.data.schema import CLIENT
-from fedassay.data.split import select_pooled_part
+from fedassay.data.selection import select_pooled_part
+from fedassay.data.wide import looks_like_probabilities
 from fedassay.errors import DataError
 from fedassay.estimation.coverage import scores_needed
 from fedassay.estimation.coverage.law import CoverageLaw, split_rank

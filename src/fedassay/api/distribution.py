@@ -10,7 +10,7 @@ import numpy as np
 
 from fedassay.api.terms import EntryTerms, declared
 from fedassay.data.federation import load
-from fedassay.data.groups import reread
+from fedassay.data.inventory import reread
 from fedassay.data.partition import Partition
 from fedassay.errors import UnsupportedQuery
 from fedassay.protocol.parameters import made, parameter

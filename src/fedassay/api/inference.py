@@ -8,8 +8,7 @@ from dataclasses import fields, replace
 from typing import Any, cast
 
 from fedassay.api.terms import EntryTerms, declared
-from fedassay.data.feature_names import feature_names
-from fedassay.data.groups import reread
+from fedassay.data.inventory import feature_names, reread
 from fedassay.data.partition import Partition
 from fedassay.data.scan import Scan
 from fedassay.data.schema import Columns

@@ -9,7 +9,7 @@ from typing import Any, get_args
 from fedassay.api.conformal_simulation import compared, completed, likely, stand_in
 from fedassay.api.terms import EntryTerms, declared
 from fedassay.data.federation import Federation
-from fedassay.data.groups import reread
+from fedassay.data.inventory import reread
 from fedassay.data.partition import Partition
 from fedassay.errors import ParameterError, UsageError
 from fedassay.kernel.run import rehearse

@@ -15,7 +15,7 @@ from fedassay.api.classifier import look_up
 from fedassay.api.terms import EntryTerms, Roles
 from fedassay.artefacts.verified import ANY_KEY, Verified, check
 from fedassay.crypto.identity import Identity, key_from_text
-from fedassay.data.feature_names import feature_names
+from fedassay.data.inventory import feature_names
 from fedassay.data.partition import Partition
 from fedassay.data.sources import files_with_rows
 from fedassay.data.sql import Database

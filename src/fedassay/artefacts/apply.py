@@ -18,11 +18,11 @@ from numpy.typing import NDArray
 from fedassay.artefacts.reading import Read, number_types, read
 from fedassay.artefacts.stored_calibrator import Calibrator, ClassCalibrator, most_probable
 from fedassay.data.findings import raise_first
-from fedassay.data.logits import looks_like_probabilities, probabilities_error
 from fedassay.data.numbers import is_list, plain
 from fedassay.data.schema import LOGITS, Columns
 from fedassay.data.sources import Folder, not_read, open_source
 from fedassay.data.tables import NoRows, Table
+from fedassay.data.wide import looks_like_probabilities, probabilities_error
 from fedassay.errors import DataError, UsageError
 from fedassay.protocol.files import replacement
 

@@ -37,8 +37,8 @@ from fedassay.artefacts.thresholds import (
     warnings_of,
 )
 from fedassay.data.lists import FEWEST_CLASSES
-from fedassay.data.logits import looks_like_probabilities, probabilities_warning
 from fedassay.data.schema import CLIENT, LARGEST_CLASS
+from fedassay.data.wide import looks_like_probabilities, probabilities_warning
 from fedassay.errors import DataError, UsageError
 from fedassay.estimation.coverage.law import checked_level
 from fedassay.protocol.arrays import Bools, Floats, Ints

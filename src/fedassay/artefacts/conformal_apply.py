@@ -16,8 +16,8 @@ from fedassay.artefacts.apply import ProbabilityLook, write_applied
 from fedassay.artefacts.conformal import ConformalPredictor
 from fedassay.artefacts.reading import Read
 from fedassay.artefacts.thresholds import rows_of_parts, warnings_of
-from fedassay.data.logits import probabilities_warning
 from fedassay.data.schema import CLIENT, LOGITS, Columns
+from fedassay.data.wide import probabilities_warning
 from fedassay.errors import UsageError
 
 LOWER, UPPER, SET, SIZE = "lower", "upper", "prediction_set", "set_size"

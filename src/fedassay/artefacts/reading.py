@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 
 from fedassay.data.files import CsvTable
 from fedassay.data.findings import raise_first
-from fedassay.data.logits import Width
+from fedassay.data.lists import Width
 from fedassay.data.numbers import is_text
 from fedassay.data.scan import Chunk, Scan
 from fedassay.data.schema import CLIENT, ROLES, Columns

@@ -33,7 +33,7 @@ from fedassay.kernel.run import Job, run
 from fedassay.privacy.ledger.charges import MemoryLedger
 from fedassay.privacy.randomness import SecureRandomness
 from fedassay.protocol.vocabulary import Budget, Protection, Setting, TrustModel
-from fedassay.runtimes.in_process import Aggregate
+from fedassay.runtimes.in_process.runtime import Aggregate
 from fedassay.tasks.card import KINDS, task_of
 from fedassay.tasks.promise import Promise
 from fedassay.trust import SecureSum, ServerDP

@@ -51,7 +51,7 @@ from fedassay.protocol.vocabulary import (
     Setting,
     Vector,
 )
-from fedassay.runtimes.in_process import Faithful
+from fedassay.runtimes.in_process.runtime import Faithful
 from fedassay.runtimes.simulated import SERVERS
 from fedassay.trust import TRUST_MODELS, DistributedDP, TwoServer
 from fedassay.trust.card import TRUST_CARDS

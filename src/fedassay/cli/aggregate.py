@@ -15,9 +15,8 @@ from fedassay.kernel.agenda import Agenda
 from fedassay.privacy.ledger.database import DatabaseLedger
 from fedassay.privacy.policy.disclosure import Disclosure
 from fedassay.protocol.vocabulary import Message, Protection, Setting
-from fedassay.runtimes.file_drop import FileDropRuntime, Waiting, letters, outcome
-from fedassay.runtimes.file_drop.outcome import conclude
-from fedassay.runtimes.file_drop.proposal import Proposal, opened_study, require_folder
+from fedassay.runtimes.file_drop.coordinator import FileCoordinator, require_folder
+from fedassay.runtimes.released import Proposal
 from fedassay.tasks.card import KINDS, PARAMETERS, TASKS
 from fedassay.tasks.command import ARTEFACT_FILE
 from fedassay.tasks.shared_parameters import HOLDOUT
@@ -109,24 +108,20 @@ def aggregate(
     proposal = _proposal(task, wanted.of(task or ""), terms=terms, name=study)
     beside = key.absolute().parent / "fedassay-state"
     state = beside if state is None else state
-    say = partial(output.say, delivery.console)
-    with letters.locked(state):
-        begun = opened_study(drop, state, identity, proposal, roster, say, profile=disclosure)
-        runtime = FileDropRuntime(begun, close=close)
-        try:
-            books = DatabaseLedger(ledger or state / "ledger.sqlite", None, anchor=state / "ledger.head")
-            result = conclude(begun, runtime, ledger=books, profile=disclosure)
-            runtime.finish()
-        except Waiting as waiting:
-            again = f"fedassay aggregate {drop} --key {key}" + (
-                f" --state {state}" if state != beside else ""
-            )
-            outcome.waiting(waiting, runtime, again, say)
-            return
-        finally:
-            runtime.close()
-    outcome.refusals(runtime, say)
-    delivery.deliver(result, out=wanted.out)
+    coordinator = FileCoordinator(
+        drop=drop,
+        home=state,
+        identity=identity,
+        roster=roster,
+        say=partial(output.say, delivery.console),
+        again=f"fedassay aggregate {drop} --key {key}" + (f" --state {state}" if state != beside else ""),
+        close=close,
+        profile=disclosure,
+    )
+    books = ledger or state / "ledger.sqlite"
+    result = coordinator.call(proposal, lambda: DatabaseLedger(books, None, anchor=state / "ledger.head"))
+    if result is not None:
+        delivery.deliver(result, out=wanted.out)
 
 
 def _proposal(task: str | None, given: Message, *, terms: Setting, name: str | None) -> Proposal | None:

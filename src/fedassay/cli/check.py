@@ -11,8 +11,8 @@ from fedassay.cli import options, output
 from fedassay.cli.command import ColumnsOf, phrased, takes
 from fedassay.data.check import CheckReport
 from fedassay.data.check import check as check_data
-from fedassay.data.gaps import CompleteRows
 from fedassay.data.schema import CLASS, FEATURES, LOGITS
+from fedassay.data.sources import CompleteRows
 from fedassay.errors import UsageError
 
 _STYLES = {"error": "[bold red]error[/]", "warning": "[yellow]warning[/]", "note": "[dim]note[/]"}

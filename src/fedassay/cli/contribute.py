@@ -32,9 +32,10 @@ from fedassay.privacy.ledger.book import copy_book
 from fedassay.privacy.ledger.place import Place
 from fedassay.protocol import wire
 from fedassay.protocol.vocabulary import COORDINATOR
-from fedassay.runtimes.file_drop import Announcement, CheckedRequest, Participant, letters
-from fedassay.runtimes.file_drop.participant import announcement_fingerprint
-from fedassay.runtimes.file_drop.proposal import require_folder
+from fedassay.runtimes.file_drop import letters
+from fedassay.runtimes.file_drop.coordinator import require_folder
+from fedassay.runtimes.file_drop.participant import CheckedRequest, Participant, announcement_fingerprint
+from fedassay.runtimes.file_drop.study import Announcement
 
 _SHOWN = 12
 """Values of an array that are printed; --json writes all of them."""

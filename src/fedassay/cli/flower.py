@@ -88,7 +88,15 @@ def submit_command(
     delivery: output.Delivery,
 ) -> None:
     """Run a study on a SuperLink, show how it goes, and bring the result back."""
-    asked = FlowerStudy.under(study, Agenda.of(task, wanted.of(task)), terms, timeout=timeout, wait=wait)
+    asked = FlowerStudy(
+        name=study,
+        agenda=Agenda.of(task, wanted.of(task)),
+        trust=terms.trust,
+        budget=terms.budget,
+        protection=terms.protection,
+        timeout=timeout,
+        wait=wait,
+    )
     reached = Connection(
         address=address, root_certificates=root_certificates, insecure=insecure, name=connection
     )

@@ -32,8 +32,7 @@ from fedassay.data.check import CheckReport
 from fedassay.data.check import check as check_data
 from fedassay.data.federation import load
 from fedassay.data.findings import Severity
-from fedassay.data.gaps import CompleteRows, Missing, left_out
-from fedassay.data.sources import Folder, open_source, source_named
+from fedassay.data.sources import CompleteRows, Folder, Missing, left_out, open_source, source_named
 from fedassay.data.sql import Database, is_url
 from fedassay.errors import DataError, UnsupportedQuery, UsageError
 from fedassay.kernel.run import rehearse

@@ -2,6 +2,6 @@
 
 Reading order: `sources` (what can be opened), `schema` (what a column must hold), `scan` (one validating
 pass), `federation` (the clients of a simulation), then what a client does to its rows before anything is
-measured: `split` (fit and held-out parts) and `bounds` (at most so many rows). `check` reports everything
+measured: `selection` (fit and held-out parts, at most so many rows). `check` reports everything
 that is wrong with a file. Nothing here knows tasks, trust models or runtimes.
 """

@@ -6,7 +6,7 @@ Nothing here is private: a check is for the eyes of whoever owns the rows and ne
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
@@ -16,12 +16,11 @@ import numpy as np
 from fedassay.data.column_checks import ClassesLook, FeaturesLook, NumbersLook
 from fedassay.data.federation import sites_of
 from fedassay.data.findings import Finding, Severity, error, listed, note, warning
-from fedassay.data.gaps import left_out
-from fedassay.data.logits import Width
+from fedassay.data.lists import Width
 from fedassay.data.names import ClientCounts, Roster
 from fedassay.data.scan import BINS, Chunk, LabelProfile, Scan, ScoreProfile
 from fedassay.data.schema import Columns
-from fedassay.data.sources import Source, not_read, open_source
+from fedassay.data.sources import Source, left_out, not_read, open_source
 from fedassay.data.stores import SiteTable
 from fedassay.errors import FedassayError
 
@@ -131,10 +130,14 @@ class _Look:
 
     def report(self) -> CheckReport:
         """Everything found, errors first."""
-        counts = self._counts()
-        found = self._findings + self._about_rows(counts) + self._about_labels(counts)
-        found += self._about_scores() + [finding for look in self._more for finding in look.findings()]
-        rank = list(Severity)
+        counts, rank = self._counts(), list(Severity)
+        found = [
+            *self._findings,
+            *self._about_rows(counts),
+            *self._about_labels(counts),
+            *self._about_scores(),
+        ]
+        found += [finding for look in self._more for finding in look.findings()]
         return CheckReport(
             source=self._source.label,
             findings=tuple(sorted(found, key=lambda finding: rank.index(finding.severity))),
@@ -177,88 +180,72 @@ class _Look:
             profile |= look.profile()
         return profile
 
-    def _about_rows(self, counts: ClientCounts | None) -> list[Finding]:
-        where, found = self._source.label, not_read(self._source)
-        without = self._without
+    def _about_rows(self, counts: ClientCounts | None) -> Iterator[Finding]:
+        where, without = self._source.label, self._without
+        yield from not_read(self._source)
         if without is not None and without.missing:
             fix = "look whether these rows differ from the others: results will be about the others alone"
-            expected = "a value in every row"
-            found.append(warning(what=where, got=without.words, expected=expected, fix=fix))
+            yield warning(what=where, got=without.words, expected="a value in every row", fix=fix)
         if self._rows == 0 and not self._findings:
-            found.append(
-                error(what=where, got="no rows", expected="at least one", fix="export the data again")
-            )
+            yield error(what=where, got="no rows", expected="at least one", fix="export the data again")
         if not self._columns.names:
             fix = (
                 "name the columns of the scores and the labels, of the values, of the logits or of the features, to "
                 "have them checked"
             )
-            found.append(
-                note(what=f"{where}, columns", got="no roles", expected="a score or a value", fix=fix)
-            )
+            yield note(what=f"{where}, columns", got="no roles", expected="a score or a value", fix=fix)
         if counts is None:
-            return found
+            return
         silent = [counts.names[int(i)] for i in np.flatnonzero(counts.rows == 0)]
         if silent:
             got = f"{len(silent)} of {len(counts.names)} clients without rows ({listed(silent, most=5)})"
             fix = "leave them if they have nothing to count, otherwise export them again"
-            found.append(warning(what=where, got=got, expected="rows for every client", fix=fix))
+            yield warning(what=where, got=got, expected="rows for every client", fix=fix)
         if len(counts.names) < MINIMUM_COHORT:
             got = f"{len(counts.names)} client{'s' * (len(counts.names) != 1)}"
             expected = f"at least {MINIMUM_COHORT}, the smallest cohort of a secure sum"
             fix = "add clients, or use --privacy plain or server-dp"
-            found.append(warning(what=where, got=got, expected=expected, fix=fix))
-        return found
+            yield warning(what=where, got=got, expected=expected, fix=fix)
 
-    def _about_labels(self, counts: ClientCounts | None) -> list[Finding]:
-        labels, found = self._labels, []
+    def _about_labels(self, counts: ClientCounts | None) -> Iterator[Finding]:
+        labels = self._labels
         if not labels.count:
-            return []
+            return
         what = f"{self._source.label}, column {self._columns.names['label']!r} (label)"
         if labels.positives in (0, labels.count):
-            only = 1 if labels.positives else 0
+            got = f"only the label {1 if labels.positives else 0}"
             fix = "check the column; without both classes AUC and many other metrics are undefined"
-            found.append(warning(what=what, got=f"only the label {only}", expected="both 0 and 1", fix=fix))
+            yield warning(what=what, got=got, expected="both 0 and 1", fix=fix)
         elif counts is not None:
             some = (counts.positives == 0) | (counts.positives == counts.rows)
             lone = int((some & (counts.rows > 0)).sum())
             if lone:
                 got = f"{lone} of {len(counts.names)} clients with one class only"
                 fix = "nothing to do for totals; results per client will miss AUC there"
-                found.append(note(what=what, got=got, expected="both classes at each client", fix=fix))
-        return found
+                yield note(what=what, got=got, expected="both classes at each client", fix=fix)
 
-    def _about_scores(self) -> list[Finding]:
-        scores, found = self._scores, []
+    def _about_scores(self) -> Iterator[Finding]:
+        scores = self._scores
         if not scores.count:
-            return []
+            return
         what = f"{self._source.label}, column {self._columns.names['score']!r} (score)"
         if scores.distinct == 1 and scores.count > 1:
             fix = "check the column; a constant score ranks nothing"
-            found.append(
-                warning(what=what, got="one value in all rows", expected="different scores", fix=fix)
-            )
+            yield warning(what=what, got="one value in all rows", expected="different scores", fix=fix)
         elif scores.densest_bin > CROWDED:
             got = f"{scores.densest_bin:.0%} of the scores in one of {BINS} equal bins"
-            repeated = scores.distinct < scores.count / 10
-            fix = (
-                "scores that repeat stay together whatever the bins; expect a wide bound for the AUC"
-                if repeated
-                else "use --transform logit, which spaces bins evenly in the log-odds"
-            )
-            found.append(warning(what=what, got=got, expected=f"at most {CROWDED:.0%}", fix=fix))
+            fix = "use --transform logit, which spaces bins evenly in the log-odds"
+            if scores.distinct < scores.count / 10:
+                fix = "scores that repeat stay together whatever the bins; expect a wide bound for the AUC"
+            yield warning(what=what, got=got, expected=f"at most {CROWDED:.0%}", fix=fix)
         if self._labels.count and not self._differ:
             fix = "check that the score is not the label itself"
-            found.append(warning(what=what, got="the label in every row", expected="a probability", fix=fix))
+            yield warning(what=what, got="the label in every row", expected="a probability", fix=fix)
         ends = scores.at_zero + scores.at_one
         if ends:
+            got = f"{ends} scores of exactly 0 or 1"
             fix = "expect an infinite or clipped log loss if one of them is wrong"
-            found.append(
-                note(
-                    what=what, got=f"{ends} scores of exactly 0 or 1", expected="numbers in between", fix=fix
-                )
-            )
-        return found
+            yield note(what=what, got=got, expected="numbers in between", fix=fix)
 
 
 def _repeated_names(site: SiteTable, columns: Columns) -> list[Finding]:

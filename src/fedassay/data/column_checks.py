@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 from numpy.typing import NDArray
 
-from fedassay.data.features import list_names
 from fedassay.data.findings import Finding, listed, warning
-from fedassay.data.logits import looks_like_probabilities, probabilities_error
-from fedassay.data.numbers import LocalClients
+from fedassay.data.names import PerClient
 from fedassay.data.scan import Chunk, Distinct, ValueProfile
 from fedassay.data.schema import CLASS, FEATURES, LOGITS, Columns
+from fedassay.data.wide import list_names, looks_like_probabilities, probabilities_error
 
 MOST_CLASSES_LISTED = 5
 
@@ -64,33 +62,28 @@ class ClassesLook:
             found["accuracy"] = self._right / self._both
         return found
 
-    def findings(self) -> list[Finding]:
+    def findings(self) -> Iterator[Finding]:
         """Probabilities in the place of logits, classes that nobody has."""
-        found = []
         if self._with_logits and self._probabilities:
-            found.append(probabilities_error(self._label, self._names[LOGITS]))
+            yield probabilities_error(self._label, self._names[LOGITS])
+        if not self._labels:
+            return
+        what = f"{self._label}, column {self._names[CLASS]!r} (class)"
         empty = [str(one) for one in np.flatnonzero(self._rows_of == 0)]
-        shown = ", ".join(empty[:MOST_CLASSES_LISTED]) + ", .." * (len(empty) > MOST_CLASSES_LISTED)
         if self._labels > 1 and self._distinct.count() == 1:
             fix = "check the column; there is nothing to tell apart"
-            found.append(self._about_classes("one class in all rows", "several", fix))
-        elif empty and self._labels:
+            yield warning(what=what, got="one class in all rows", expected="several", fix=fix)
+        elif empty:
+            shown = ", ".join(empty[:MOST_CLASSES_LISTED]) + ", .." * (len(empty) > MOST_CLASSES_LISTED)
             got = f"no row of {len(empty)} of {len(self._rows_of)} classes ({shown})"
             fix = "nothing to do if they are rare; what is said about them rests on no rows"
-            found.append(self._about_classes(got, "rows of every class", fix))
-        return found
-
-    def _about_classes(self, got: str, expected: str, fix: str) -> Finding:
-        what = f"{self._label}, column {self._names[CLASS]!r} (class)"
-        return warning(what=what, got=got, expected=expected, fix=fix)
+            yield warning(what=what, got=got, expected="rows of every class", fix=fix)
 
 
 # --- what a check says about the features of a regression and about its -------------------------------------
 
 TARGET = "target"
 MOST_LISTED = 5
-
-_PENDING = 2**20
 
 
 class FeaturesLook:
@@ -107,13 +100,15 @@ class FeaturesLook:
         self._smallest: NDArray[np.float64] = np.empty(0)
         self._largest: NDArray[np.float64] = np.empty(0)
         self._prints: list[Any] = []
-        self._targets = _TargetsByClient()
+        self._targets = PerClient({"rows": np.add, "smallest": np.minimum, "largest": np.maximum})
 
     def add(self, chunk: Chunk) -> None:
         """Look at some more rows."""
         target = chunk.columns.get(TARGET)
         if FEATURES in self._columns.names and chunk.clients is not None and target is not None:
-            self._targets.add(chunk.clients, target, ~chunk.is_bad(TARGET))
+            codes = np.where(chunk.is_bad(TARGET), -1, chunk.clients.codes)
+            ones, clients = np.ones(len(codes)), replace(chunk.clients, codes=codes)
+            self._targets.add(clients, rows=ones, smallest=target, largest=target)
         features = chunk.good(FEATURES)
         if features is None or not features.size:
             return
@@ -130,124 +125,51 @@ class FeaturesLook:
     def profile(self) -> dict[str, int | float]:
         """How many features there are, and at how many clients the target is constant."""
         found: dict[str, int | float] = {"features": len(self._prints)} if self._rows else {}
-        constant, clients = self._targets.constant()
+        constant, clients = self._clients_with_one_target()
         return found | ({"clients_with_one_target": constant} if clients else {})
 
-    def findings(self) -> list[Finding]:
+    def findings(self) -> Iterator[Finding]:
         """Columns that do not vary, columns that say the same, clients whose target does not vary."""
         names = self._names()
         constant = self._smallest == self._largest
-        found = []
         if self._rows > 1:
-            found += [self._constant(names[place]) for place in np.flatnonzero(constant)]
+            for place in np.flatnonzero(constant):
+                what = f"{self._label}, column {names[place]!r} (feature)"
+                fix = "leave it out of the features; it cannot be told from the intercept"
+                yield warning(what=what, got="one value in all rows", expected="different numbers", fix=fix)
             alike: dict[bytes, list[str]] = {}
             for place in np.flatnonzero(~constant):
                 alike.setdefault(self._prints[place].digest(), []).append(names[place])
-            found += [self._alike(several) for several in alike.values() if len(several) > 1]
-        alone, clients = self._targets.constant()
-        if alone and not self._targets.same_everywhere():
-            found.append(
-                warning(
-                    what=f"{self._label}, column {self._columns.names[TARGET]!r} ({TARGET})",
-                    got=f"one value in all rows of {alone} of {clients} clients",
-                    expected="different targets at each client",
-                    fix="check these clients; a pooled fit can use them, but their own rows tell nothing about the "
-                    "features",
-                )
+            for several in alike.values():
+                if len(several) > 1:
+                    what = f"{self._label}, columns {listed(several, most=MOST_LISTED)} (features)"
+                    got, expected = "the same numbers in all rows", "columns that differ"
+                    fix = "keep one of them; their coefficients cannot be told apart"
+                    yield warning(what=what, got=got, expected=expected, fix=fix)
+        alone, clients = self._clients_with_one_target()
+        _, ends = self._targets.merged()
+        # Where all targets are the same, that is said about the column already.
+        if alone and ends["smallest"].min() != ends["largest"].max():
+            yield warning(
+                what=f"{self._label}, column {self._columns.names[TARGET]!r} ({TARGET})",
+                got=f"one value in all rows of {alone} of {clients} clients",
+                expected="different targets at each client",
+                fix="check these clients; a pooled fit can use them, but their own rows tell nothing about the "
+                "features",
             )
-        return found
+
+    def _clients_with_one_target(self) -> tuple[int, int]:
+        """How many clients with at least two rows have one target only, and how many have at least two rows."""
+        _, targets = self._targets.merged()
+        several = targets["rows"] > 1
+        one = several & (targets["smallest"] == targets["largest"])
+        return int(np.count_nonzero(one)), int(np.count_nonzero(several))
 
     def _names(self) -> tuple[str, ...]:
         named, width = self._columns.named(FEATURES) if self._rows else (), len(self._prints)
         if len(named) > 1:
             return named
         return self._found if len(self._found) == width or not named else list_names(named[0], width)
-
-    def _constant(self, name: str) -> Finding:
-        return warning(
-            what=f"{self._label}, column {name!r} (feature)",
-            got="one value in all rows",
-            expected="different numbers",
-            fix="leave it out of the features; it cannot be told from the intercept",
-        )
-
-    def _alike(self, names: list[str]) -> Finding:
-        return warning(
-            what=f"{self._label}, columns {listed(names, most=MOST_LISTED)} (features)",
-            got="the same numbers in all rows",
-            expected="columns that differ",
-            fix="keep one of them; their coefficients cannot be told apart",
-        )
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Ends:
-    """The rows, the smallest and the largest target of some clients."""
-
-    names: Any
-    rows: NDArray[np.int64]
-    smallest: NDArray[np.float64]
-    largest: NDArray[np.float64]
-
-
-class _TargetsByClient:
-    """The ends of each client's targets, in memory proportional to the number of clients."""
-
-    def __init__(self) -> None:
-        self._parts: list[_Ends] = []
-        self._pending = 0
-
-    def add(self, clients: LocalClients, target: NDArray[np.float64], good: NDArray[np.bool_]) -> None:
-        """Take account of some more rows; those without a client or a good target are left out."""
-        usable = good & (clients.codes >= 0)
-        codes, values = clients.codes[usable], target[usable]
-        ones = np.ones(len(codes), dtype=np.int64)
-        self._parts.append(_ends(clients.names, codes, ones, values, values))
-        self._pending += len(clients.names)
-        if self._pending > max(_PENDING, len(self._parts[0].names)):
-            self._merge()
-
-    def _merge(self) -> None:
-        if len(self._parts) > 1:
-            parts = self._parts
-            encoded = pa.concat_arrays([part.names for part in parts]).dictionary_encode()
-            rows, smallest, largest = (
-                np.concatenate([getattr(part, name) for part in parts])
-                for name in ("rows", "smallest", "largest")
-            )
-            self._parts = [_ends(encoded.dictionary, encoded.indices.to_numpy(), rows, smallest, largest)]
-        self._pending = 0
-
-    def constant(self) -> tuple[int, int]:
-        """How many clients with at least two rows have one target only, and how many have at least two rows."""
-        self._merge()
-        if not self._parts:
-            return 0, 0
-        (all_of_them,) = self._parts
-        several = all_of_them.rows > 1
-        one = several & (all_of_them.smallest == all_of_them.largest)
-        return int(np.count_nonzero(one)), int(np.count_nonzero(several))
-
-    def same_everywhere(self) -> bool:
-        """Whether all targets of all clients are the same, which is said about the column already."""
-        self._merge()
-        return all(part.smallest.min() == part.largest.max() for part in self._parts)
-
-
-def _ends(
-    names: Any,
-    codes: NDArray[Any],
-    rows: NDArray[np.int64],
-    smallest: NDArray[np.float64],
-    largest: NDArray[np.float64],
-) -> _Ends:
-    size = len(names)
-    low, high = np.full(size, np.inf), np.full(size, -np.inf)
-    np.minimum.at(low, codes, smallest)
-    np.maximum.at(high, codes, largest)
-    # Sums of whole numbers below 2^53 are exact in floats.
-    counts = np.bincount(codes, weights=rows, minlength=size).astype(np.int64)
-    return _Ends(names=names, rows=counts, smallest=low, largest=high)
 
 
 # --- what a check says about columns of numbers -------------------------------------------------------------
@@ -303,23 +225,19 @@ class NumbersLook:
                 }
         return found
 
-    def findings(self) -> list[Finding]:
+    def findings(self) -> Iterator[Finding]:
         """Columns that do not vary, and ends that are the wrong way round."""
-        found = []
         for role, fix in _CONSTANT.items():
             profile = self._profiles.get(role)
             if profile is not None and profile.count > 1 and profile.distinct == 1:
                 what = f"{self._label}, column {self._names[role]!r} ({role})"
                 expected = f"different {_WORDS[role][1].replace('_', ' ')}"
-                found.append(warning(what=what, got="one value in all rows", expected=expected, fix=fix))
+                yield warning(what=what, got="one value in all rows", expected=expected, fix=fix)
         if self._crossed:
             lower, upper = self._names["lower"], self._names["upper"]
-            found.append(
-                warning(
-                    what=f"{self._label}, columns {lower!r} and {upper!r} (lower, upper)",
-                    got=f"the lower end above the upper one in {self._crossed} of {self._ends} rows",
-                    expected="the lower end below",
-                    fix="check that the two columns are not exchanged (quantiles that cross in a few rows do no harm)",
-                )
+            yield warning(
+                what=f"{self._label}, columns {lower!r} and {upper!r} (lower, upper)",
+                got=f"the lower end above the upper one in {self._crossed} of {self._ends} rows",
+                expected="the lower end below",
+                fix="check that the two columns are not exchanged (quantiles that cross in a few rows do no harm)",
             )
-        return found

@@ -11,13 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedassay.data.findings import Finding, listed, raise_first
-from fedassay.data.gaps import left_out
-from fedassay.data.logits import Width
-from fedassay.data.names import Roster, RowNames
+from fedassay.data.lists import Width
+from fedassay.data.names import Roster, RowNames, SortedNames
 from fedassay.data.partition import DealtRows, Partition
 from fedassay.data.scan import Scan
 from fedassay.data.schema import ROLES, Columns
-from fedassay.data.sources import Folder, Source, not_read, open_source
+from fedassay.data.sources import Folder, Source, left_out, not_read, open_source
 from fedassay.data.stores import ClientRows, Gathered, MemoryStore, RowStore, SiteTable, StreamStore
 from fedassay.data.tables import PooledRows
 from fedassay.errors import DataError, UsageError
@@ -151,10 +150,12 @@ def load(
     if row_count == 0 and not empty_is_fine:
         got = "no rows" if without is None else f"no row to use: {without.words}"
         raise DataError(f"{source.label}: got {got}, expected at least one; export the data again.")
+    names: SortedNames | RowNames = RowNames(row_count)
+    counts: NDArray[np.int64] = np.broadcast_to(np.int64(1), row_count)
     if partition is None and (isinstance(source, Folder) or wanted.client is not None):
-        found = _by_name(sites, wanted, width, roster, gathered)
-    else:
-        found = _by_row(sites, wanted, width, row_count, gathered)
+        known = roster.counts()
+        names, counts = known.names, known.rows
+    found = _arranged(names, counts, gathered, sites=sites, columns=wanted, width=width)
     if partition is not None:
         found = _dealt(found, partition, skewed)
     others = tuple(not_read(source))
@@ -176,35 +177,27 @@ def _undivided(source: Source) -> tuple[SiteTable, ...]:
     return tuple(SiteTable(table=table) for table in tables)
 
 
-def _by_name(
-    sites: tuple[SiteTable, ...], columns: Columns, width: Width | None, roster: Roster, gathered: Gathered
+def _arranged(
+    names: SortedNames | RowNames,
+    counts: NDArray[np.int64],
+    gathered: Gathered,
+    *,
+    sites: tuple[SiteTable, ...],
+    columns: Columns,
+    width: Width | None,
 ) -> Federation:
-    counts = roster.counts()
+    """The federation of these clients, with its rows in memory if they have been gathered."""
+    each_row = isinstance(names, RowNames)
     store: ClientRows
-    if gathered.complete:
-        store = MemoryStore.of(gathered.take_columns(), gathered.take_codes(counts.names), counts.rows)
-    else:
-        store = StreamStore(sites=sites, columns=columns, width=width, names=counts.names, counts=counts.rows)
-    return Federation(
-        clients=counts.names,
-        rows_per_client=counts.rows,
-        warnings=without_rows(counts.names, counts.rows),
-        store=store,
-    )
-
-
-def _by_row(
-    sites: tuple[SiteTable, ...], columns: Columns, width: Width | None, count: int, gathered: Gathered
-) -> Federation:
-    names = RowNames(count)
-    ones = np.broadcast_to(np.int64(1), count)
-    store: ClientRows
-    if gathered.complete:
+    if not gathered.complete:
+        store = StreamStore(sites=sites, columns=columns, width=width, names=names, counts=counts)
+    elif isinstance(names, RowNames):
         store = RowStore(columns=gathered.take_columns())
     else:
-        store = StreamStore(sites=sites, columns=columns, width=width, names=names, counts=ones)
+        store = MemoryStore.of(gathered.take_columns(), gathered.take_codes(names), counts)
+    warnings = (EACH_ROW_A_SITE,) if each_row else without_rows(names, counts)
     return Federation(
-        clients=names, rows_per_client=ones, warnings=(EACH_ROW_A_SITE,), store=store, one_row_each=True
+        clients=names, rows_per_client=counts, warnings=warnings, store=store, one_row_each=each_row
     )
 
 

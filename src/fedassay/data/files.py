@@ -179,12 +179,7 @@ class NpzTable(FileTable):
                     "expected one entry per row; save one array per column."
                 )
         lengths = {name: array.shape[0] for name, array in zip(columns, arrays, strict=True)}
-        if len(set(lengths.values())) > 1:
-            found = ", ".join(f"{name!r} {length}" for name, length in lengths.items())
-            raise DataError(
-                f"{self.label}: got arrays of different lengths ({found}), expected one entry per row; "
-                "save arrays of equal length."
-            )
+        self.require_equal("arrays", lengths, verb="save")
 
 
 class _Npy:

@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from enum import StrEnum
+from functools import partial
 from typing import Any
 
+import numpy as np
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from fedassay.data.numbers import is_missing, plain
 from fedassay.errors import DataError
 
 SHOWN = 40
@@ -54,7 +60,8 @@ class Finding:
         parts = _SENTENCE.fullmatch(sentence)
         if parts is None:
             return error(what="data", got=sentence, expected="readable rows", fix="see above")
-        return error(**{name: text or "" for name, text in parts.groupdict().items()})
+        what, got, expected, fix = parts["what"], parts["got"], parts["expected"], parts["fix"] or ""
+        return error(what=what, got=got, expected=expected, fix=fix)
 
     def sentence(self) -> str:
         """What, got, expected, fix."""
@@ -64,28 +71,17 @@ class Finding:
 
     def to_dict(self) -> dict[str, str]:
         """The parts, as plain strings."""
-        return {
-            "severity": str(self.severity),
-            "what": self.what,
-            "got": self.got,
-            "expected": self.expected,
-            "fix": self.fix,
-        }
+        return {name: str(value) for name, value in asdict(self).items()}
 
 
-def error(*, what: str, got: str, expected: str, fix: str) -> Finding:
-    """A finding that stops the run."""
-    return Finding(severity=Severity.ERROR, what=what, got=got, expected=expected, fix=fix)
+error = partial(Finding, severity=Severity.ERROR)
+"""A finding that stops the run."""
 
+warning = partial(Finding, severity=Severity.WARNING)
+"""A finding that deserves a look."""
 
-def warning(*, what: str, got: str, expected: str, fix: str) -> Finding:
-    """A finding that deserves a look."""
-    return Finding(severity=Severity.WARNING, what=what, got=got, expected=expected, fix=fix)
-
-
-def note(*, what: str, got: str, expected: str, fix: str) -> Finding:
-    """A finding that is good to know."""
-    return Finding(severity=Severity.NOTE, what=what, got=got, expected=expected, fix=fix)
+note = partial(Finding, severity=Severity.NOTE)
+"""A finding that is good to know."""
 
 
 def raise_first(findings: list[Finding]) -> None:
@@ -126,3 +122,71 @@ def value_at(raw: Any, row: int) -> str:
         return shown(raw[row].as_py())
     except Exception:  # a value that Python cannot represent, such as the year 300000
         return str(raw.type)
+
+
+# --- the bad values of a column -----------------------------------------------------------------------------
+
+
+MOST_VALUES_LISTED = 5
+
+FOR_GAPS = 'leave rows with a missing value out and count them (`missing="report"`, in simulations)'
+"""What else can be done about a value that is missing, where its row can be left out."""
+
+
+class ColumnTally:
+    """The unacceptable values of one column so far: how many, and enough of them for a clear error."""
+
+    def __init__(
+        self, *, what: str, expected: str, fix: str, lists_values: bool = False, for_gaps: str = ""
+    ) -> None:
+        self._what, self._expected, self._fix, self._lists_values = what, expected, fix, lists_values
+        self._for_gaps, self._has_gaps = for_gaps, False
+        self._rows = self._count = 0
+        self._first: tuple[int, str] | None = None
+        self._values: dict[str, None] = {}
+
+    def expect(self, expected: str) -> None:
+        """Say from now on what exactly is expected."""
+        self._expected = expected
+
+    def advise(self, fix: str) -> None:
+        """Say from now on how to repair it."""
+        self._fix = fix
+
+    def add(self, raw: Any, bad: NDArray[np.bool_]) -> None:
+        """Take account of the next rows."""
+        if bad.any():
+            row = int(np.argmax(bad))
+            self._count += int(np.count_nonzero(bad))
+            self._first = self._first or (self._rows + row, value_at(raw, row))
+            self._has_gaps = self._has_gaps or bool((is_missing(raw) & bad).any())
+            if self._lists_values and len(self._values) <= MOST_VALUES_LISTED:
+                self._values.update(dict.fromkeys(_some_values(raw)))
+        self._rows += len(raw)
+
+    @property
+    def clean(self) -> bool:
+        """Whether nothing bad has come yet."""
+        return self._first is None
+
+    def finding(self) -> Finding | None:
+        """The error to report, if there is one."""
+        if self._first is None:
+            return None
+        row, value = self._first
+        values = "1 bad value" if self._count == 1 else f"{self._count} bad values"
+        got = f"{values} in {self._rows} rows, the first in row {row} (counting from 0): {value}"
+        if self._lists_values:
+            listed = list(self._values)[:MOST_VALUES_LISTED]
+            more = " and others" if len(self._values) > MOST_VALUES_LISTED else ""
+            got += f" (values found: {', '.join(listed)}{more})"
+        fix = f"{self._fix}, or {self._for_gaps}" if self._has_gaps and self._for_gaps else self._fix
+        return error(what=self._what, got=got, expected=self._expected, fix=fix)
+
+
+def _some_values(raw: Any) -> list[str]:
+    try:
+        distinct = pc.unique(plain(raw))
+    except Exception:  # nested values have no order and no hash
+        distinct = raw.slice(0, MOST_VALUES_LISTED + 1)
+    return [value_at(distinct, row) for row in range(min(len(distinct), MOST_VALUES_LISTED + 1))]

@@ -6,7 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -43,11 +43,7 @@ def first_length(lengths: NDArray[np.int64]) -> int | None:
 
 
 def matrix_of(
-    array: Any,
-    lengths: NDArray[np.int64],
-    width: int,
-    *,
-    numbers: Callable[[Any], Numbers] = to_numbers,
+    array: Any, lengths: NDArray[np.int64], width: int, *, numbers: Callable[[Any], Numbers] = to_numbers
 ) -> Matrix:
     """The rows of this length; the others are NaN. Without columns if it would be much larger than the lists.
 
@@ -66,38 +62,6 @@ def matrix_of(
     values = np.full(shape, np.nan)
     values[fits] = entries[np.repeat(fits, np.maximum(lengths, 0))].reshape(np.count_nonzero(fits), width)
     return values
-
-
-@dataclass(frozen=True, kw_only=True)
-class Width:
-    """How many numbers each row holds (logits, features), and which table says so.
-
-    `columns` are that table's columns, where they are numbered and their names matter.
-    """
-
-    numbers: int
-    where: str
-    columns: tuple[str, ...] = ()
-
-
-class BadRows:
-    """How many rows have one defect, and the first of them."""
-
-    def __init__(self) -> None:
-        self.count, self.row, self.value = 0, 0, ""
-
-    def add(self, start: int, bad: Bad, describe: Callable[[int], str]) -> None:
-        """Take account of rows from number `start`; `describe` tells what is in one of them."""
-        if bad.any():
-            first = int(np.argmax(bad))
-            if not self.count:
-                self.row, self.value = start + first, describe(first)
-            self.count += int(np.count_nonzero(bad))
-
-    def sentence(self, defect: str, rows: int, value: str) -> str:
-        """How many of so many rows, and the first."""
-        these = "1 row" if self.count == 1 else f"{self.count} rows"
-        return f"{these} {defect} in {rows} rows, the first in row {self.row} (counting from 0): {value}"
 
 
 # --- one role in several columns ----------------------------------------------------------------------------
@@ -198,3 +162,100 @@ def numbering_problem(
             fix=ONE_LOGIT,
         )
     return None
+
+
+# --- what makes some rows unlike the others -----------------------------------------------------------------
+
+
+class Width(NamedTuple):
+    """How many numbers each row holds (logits, features), and which table says so.
+
+    `columns` are that table's columns, where they are numbered and their names matter.
+    """
+
+    numbers: int
+    where: str
+    columns: tuple[str, ...] = ()
+
+
+class BadRows:
+    """How many rows have one defect, and the first of them."""
+
+    def __init__(self) -> None:
+        self.count, self.row, self.value = 0, 0, ""
+
+    def add(self, start: int, bad: Bad, describe: Callable[[int], str]) -> None:
+        """Take account of rows from number `start`; `describe` tells what is in one of them."""
+        if bad.any():
+            first = int(np.argmax(bad))
+            if not self.count:
+                self.row, self.value = start + first, describe(first)
+            self.count += int(np.count_nonzero(bad))
+
+    def sentence(self, defect: str, rows: int, value: str) -> str:
+        """How many of so many rows, and the first."""
+        these = "1 row" if self.count == 1 else f"{self.count} rows"
+        return f"{these} {defect} in {rows} rows, the first in row {self.row} (counting from 0): {value}"
+
+
+class WideReader:
+    """Turns the columns of one table that hold several numbers a row into one array, batch by batch.
+
+    It keeps what was wrong with them. The first row that has numbers says how many there are.
+
+    Parameters
+    ----------
+    label, what : how errors call the table, and its columns.
+    agreed : the width of the other tables, if it is known and matters.
+    """
+
+    each: tuple[str, str]
+    """What there is a number of in a row, and several of these."""
+    fixes: tuple[str, str]
+    """What to do about rows of another length, and about values that are no finite numbers."""
+    numbers: Callable[[Any], Numbers] = staticmethod(to_numbers)
+    """What the entry of a list counts as."""
+
+    def __init__(self, *, label: str, what: str, agreed: Width | None) -> None:
+        self._label, self._what, self._agreed = label, what, agreed
+        self._rows = 0
+        self._own: tuple[int, int] | None = None  # the width, and the row that says so
+        self._other_length, self._not_finite = BadRows(), BadRows()
+
+    def _lists(self, array: Any) -> tuple[Matrix, NDArray[np.int64]]:
+        """The rows of a column of lists, as wide as the first one, and the length of each."""
+        lengths = lengths_of(array)
+        width = first_length(lengths) if self._own is None else self._own[0]
+        return matrix_of(array, lengths, width or 0, numbers=type(self).numbers), lengths
+
+    def _judged(self, values: Matrix, lengths: NDArray[np.int64], entry: Callable[[int], str]) -> Bad:
+        """Mark the rows that cannot be used; `entry` tells what is in one that is not finite."""
+        there = lengths != MISSING
+        if self._own is None and there.any():
+            row = int(np.argmax(there))
+            self._own = int(lengths[row]), self._rows + row
+        width = 0 if self._own is None else self._own[0]
+        short = there & (lengths != width)
+        wrong = (~np.isfinite(values).all(axis=1) | ~there) & ~short
+        self._other_length.add(self._rows, short, lambda row: str(int(lengths[row])))
+        self._not_finite.add(self._rows, wrong, entry)
+        return np.asarray(short | wrong | (values.shape[1] != width))
+
+    def findings(self) -> list[Finding]:
+        """Everything found so far that makes these columns unusable."""
+        found = self._about_the_table()
+        if self._own is not None and self._other_length.count:
+            width, row = self._own
+            had = f"{self._other_length.value} where row {row} has {width}"
+            got = self._other_length.sentence("of another length", self._rows, had)
+            expected = f"as many numbers in every row as there are {self.each[1]}"
+            found.append(error(what=self._what, got=got, expected=expected, fix=self.fixes[0]))
+        if self._not_finite.count:
+            got = self._not_finite.sentence("with a bad value", self._rows, self._not_finite.value)
+            expected = f"finite numbers in every row, one for each {self.each[0]}"
+            found.append(error(what=self._what, got=got, expected=expected, fix=self.fixes[1]))
+        return found
+
+    def _about_the_table(self) -> list[Finding]:
+        """What makes all rows unusable."""
+        raise NotImplementedError

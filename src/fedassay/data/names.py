@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, overload
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -18,11 +18,7 @@ from fedassay.data.numbers import LocalClients
 class Names(Sequence[str]):
     """Different names in a fixed order, made when asked for. `index` is fast in every subclass."""
 
-    @overload
-    def __getitem__(self, position: int) -> str: ...
-    @overload
-    def __getitem__(self, position: slice) -> Sequence[str]: ...
-    def __getitem__(self, position: int | slice) -> str | Sequence[str]:
+    def __getitem__(self, position: Any) -> Any:
         """One name, or a list of names."""
         if isinstance(position, slice):
             return [self._name(i) for i in range(len(self))[position]]
@@ -111,6 +107,56 @@ class SortedNames(Names):
 # --- how many rows each client has --------------------------------------------------------------------------
 
 _PENDING = 2**20
+_NEUTRAL: dict[np.ufunc, float] = {np.minimum: np.inf, np.maximum: -np.inf}
+
+
+class PerClient:
+    """Numbers of each client, reduced while rows stream past, in memory proportional to the number of clients.
+
+    Parameters
+    ----------
+    reductions : by name, how the numbers of a client become one: `np.add`, `np.minimum` or `np.maximum`.
+    known : clients that are there even without rows.
+    """
+
+    def __init__(self, reductions: Mapping[str, np.ufunc], known: Iterable[str] = ()) -> None:
+        self._reductions, self._pending = reductions, 0
+        nothing = dict.fromkeys(reductions, np.empty(0))
+        names = pa.array(list(known), pa.large_string())
+        self._parts = [self._reduced(names, np.empty(0, dtype=np.int64), nothing)]
+
+    def add(self, clients: LocalClients, **numbers: NDArray[Any]) -> None:
+        """Take account of some more rows; those without a client are left out."""
+        named = clients.codes >= 0
+        of_named = {name: values[named] for name, values in numbers.items()}
+        self._parts.append(self._reduced(clients.names, clients.codes[named], of_named))
+        self._pending += len(clients.names)
+        # Merging costs as much as what has been merged before: wait until as much again has come.
+        if self._pending > max(_PENDING, len(self._parts[0][0])):
+            self.merged()
+
+    def _reduced(
+        self, names: Any, codes: NDArray[Any], numbers: Mapping[str, NDArray[Any]]
+    ) -> tuple[Any, dict[str, NDArray[np.float64]]]:
+        found: dict[str, NDArray[np.float64]] = {}
+        for name, reduce in self._reductions.items():
+            if reduce is np.add:  # of whole numbers below 2^53, which is exact in floats
+                counted = np.bincount(codes, weights=numbers[name], minlength=len(names))
+                found[name] = counted.astype(np.float64, copy=False)
+            else:
+                found[name] = np.full(len(names), _NEUTRAL[reduce])
+                reduce.at(found[name], codes, numbers[name])
+        return names, found
+
+    def merged(self) -> tuple[Any, dict[str, NDArray[np.float64]]]:
+        """The names of all clients so far, in an Arrow array, and the numbers of each."""
+        encoded = pa.concat_arrays([names for names, _ in self._parts]).dictionary_encode()
+        numbers = {
+            name: np.concatenate([found[name] for _, found in self._parts]) for name in self._reductions
+        }
+        self._parts = [self._reduced(encoded.dictionary, encoded.indices.to_numpy(), numbers)]
+        self._pending = 0
+        return self._parts[0]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -123,60 +169,18 @@ class ClientCounts:
 
 
 class Roster:
-    """Counts per client in memory proportional to the number of clients, not of rows."""
+    """The clients and how many rows each has."""
 
     def __init__(self, known: Iterable[str] = ()) -> None:
-        names = pa.array(list(known), pa.large_string())
-        none = np.zeros(len(names), dtype=np.int64)
-        self._parts = [_Part(names=names, rows=none, positives=none)]
-        self._pending = 0
+        self._counts = PerClient({"rows": np.add, "positives": np.add}, known)
 
     def add(self, clients: LocalClients, positive: NDArray[np.bool_]) -> None:
         """Count some more rows; rows without a client are left out."""
-        named = clients.codes >= 0
-        codes, positive = clients.codes[named], positive[named]
-        size = len(clients.names)
-        self._parts.append(
-            _Part(
-                names=clients.names,
-                rows=np.bincount(codes, minlength=size),
-                positives=np.bincount(codes[positive], minlength=size),
-            )
-        )
-        self._pending += size
-        # Merging costs as much as what has been merged before: wait until as much again has come.
-        if self._pending > max(_PENDING, len(self._parts[0].names)):
-            self._merge()
-
-    def _merge(self) -> None:
-        encoded = pa.concat_arrays([part.names for part in self._parts]).dictionary_encode()
-        where, size = encoded.indices.to_numpy(), len(encoded.dictionary)
-
-        def summed(counts: list[NDArray[np.int64]]) -> NDArray[np.int64]:
-            # Sums of whole numbers below 2^53 are exact in floats.
-            return np.bincount(where, weights=np.concatenate(counts), minlength=size).astype(np.int64)
-
-        self._parts = [
-            _Part(
-                names=encoded.dictionary,
-                rows=summed([part.rows for part in self._parts]),
-                positives=summed([part.positives for part in self._parts]),
-            )
-        ]
-        self._pending = 0
+        self._counts.add(clients, rows=np.ones(len(positive)), positives=positive)
 
     def counts(self) -> ClientCounts:
         """All clients so far, sorted by name."""
-        self._merge()
-        merged = self._parts[0]
-        order = pc.array_sort_indices(merged.names)
-        names = SortedNames(merged.names.take(order))
-        ranks = order.to_numpy()
-        return ClientCounts(names=names, rows=merged.rows[ranks], positives=merged.positives[ranks])
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Part:
-    names: Any
-    rows: NDArray[np.int64]
-    positives: NDArray[np.int64]
+        names, counts = self._counts.merged()
+        order = pc.array_sort_indices(names)
+        rows, positives = (counts[name][order.to_numpy()].astype(np.int64) for name in counts)
+        return ClientCounts(names=SortedNames(names.take(order)), rows=rows, positives=positives)

@@ -13,13 +13,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedassay.data.features import FeaturesReader
-from fedassay.data.findings import Finding
-from fedassay.data.logits import LogitsReader, Width
+from fedassay.data.findings import FOR_GAPS, ColumnTally, Finding
+from fedassay.data.lists import Width
 from fedassay.data.numbers import LocalClients, to_clients
 from fedassay.data.schema import CLASS, CLIENT, FEATURES, LOGITS, Columns, Role
 from fedassay.data.tables import NoRows, Table
-from fedassay.data.tally import FOR_GAPS, ColumnTally
+from fedassay.data.wide import FeaturesReader, LogitsReader
 from fedassay.protocol.vocabulary import Batch
 
 _ROW = re.compile(r"row (\d+) \(counting from 0\)")
@@ -212,33 +211,6 @@ def _mixed(bits: NDArray[np.uint64]) -> NDArray[np.uint64]:
     return mixed ^ (mixed >> np.uint64(31))
 
 
-class ScoreProfile:
-    """How many scores, how many different ones, how many at the ends, how crowded the fullest bin."""
-
-    def __init__(self) -> None:
-        self._distinct = Distinct()
-        self._bins = np.zeros(BINS, dtype=np.int64)
-        self.count = self.at_zero = self.at_one = 0
-
-    def add(self, scores: NDArray[np.float64]) -> None:
-        """Take account of some more valid scores."""
-        self.count += len(scores)
-        self.at_zero += int(np.count_nonzero(scores == 0.0))
-        self.at_one += int(np.count_nonzero(scores == 1.0))
-        self._bins += np.bincount(np.minimum((scores * BINS).astype(np.int64), BINS - 1), minlength=BINS)
-        self._distinct.add(scores)
-
-    @property
-    def distinct(self) -> int:
-        """The number of different scores, see `Distinct`; never more than there are scores."""
-        return min(self._distinct.count(), self.count)
-
-    @property
-    def densest_bin(self) -> float:
-        """The share of the scores in the fullest of the uniform bins."""
-        return float(self._bins.max() / self.count)
-
-
 class ValueProfile:
     """How many values, how many different ones, and how far they reach: what a range has to hold."""
 
@@ -260,6 +232,27 @@ class ValueProfile:
     def distinct(self) -> int:
         """The number of different values, see `Distinct`; never more than there are values."""
         return min(self._distinct.count(), self.count)
+
+
+class ScoreProfile(ValueProfile):
+    """How many scores, how many different ones, how many at the ends, how crowded the fullest bin."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._bins = np.zeros(BINS, dtype=np.int64)
+        self.at_zero = self.at_one = 0
+
+    def add(self, values: NDArray[np.float64]) -> None:
+        """Take account of some more valid scores."""
+        super().add(values)
+        self.at_zero += int(np.count_nonzero(values == 0.0))
+        self.at_one += int(np.count_nonzero(values == 1.0))
+        self._bins += np.bincount(np.minimum((values * BINS).astype(np.int64), BINS - 1), minlength=BINS)
+
+    @property
+    def densest_bin(self) -> float:
+        """The share of the scores in the fullest of the uniform bins."""
+        return float(self._bins.max() / self.count)
 
 
 class LabelProfile:

@@ -15,13 +15,19 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedassay.data.features import EXPECTED as EXPECTED_FEATURES
-from fedassay.data.features import FIX as FIX_FEATURES
-from fedassay.data.features import MOST_FEATURES, split_names, to_features
 from fedassay.data.findings import Finding, error, listed
 from fedassay.data.lists import beginnings, numbered_columns, numbering_problem
-from fedassay.data.logits import EXPECTED, FIX, to_matrix
 from fedassay.data.numbers import as_decimals, is_single, to_clients, to_numbers, to_truth
+from fedassay.data.wide import (
+    EXPECTED_FEATURES,
+    EXPECTED_LOGITS,
+    FIX_FEATURES,
+    FIX_LOGITS,
+    MOST_FEATURES,
+    split_names,
+    to_features,
+    to_matrix,
+)
 from fedassay.errors import UsageError
 from fedassay.summaries.grouped_histogram import LONGEST_NAME, fingerprints
 
@@ -92,7 +98,6 @@ class Role:
     """
 
     name: str
-    dtype: np.dtype[Any]
     convert: Convert
     expected: str
     fix: str
@@ -142,13 +147,7 @@ def _group(array: Any) -> tuple[NDArray[Any], _Bad]:
 
 
 def _number(name: str, meaning: str, fix: str) -> Role:
-    return Role(
-        name=name,
-        dtype=np.dtype(np.float64),
-        convert=_value,
-        expected=f"a finite number in every row, {meaning}",
-        fix=fix,
-    )
+    return Role(name=name, convert=_value, expected=f"a finite number in every row, {meaning}", fix=fix)
 
 
 ROLES: Mapping[str, Role] = MappingProxyType(
@@ -157,14 +156,12 @@ ROLES: Mapping[str, Role] = MappingProxyType(
         for role in (
             Role(
                 name="score",
-                dtype=np.dtype(np.float64),
                 convert=_score,
                 expected="a number in [0, 1] in every row",
                 fix="remove or repair these rows (percentages and logits must be turned into probabilities)",
             ),
             Role(
                 name="label",
-                dtype=np.dtype(np.int8),
                 convert=_label,
                 expected="0 or 1 (or true and false) in every row",
                 fix="recode the positive class as 1 and the other as 0, and remove rows without a label",
@@ -172,21 +169,18 @@ ROLES: Mapping[str, Role] = MappingProxyType(
             ),
             Role(
                 name="versus",
-                dtype=np.dtype(np.float64),
                 convert=_score,
                 expected="a number in [0, 1] in every row, the second model's probability",
                 fix="remove or repair these rows (both models must have scored the same rows)",
             ),
             Role(
                 name="value",
-                dtype=np.dtype(np.float64),
                 convert=_value,
                 expected="a finite number in every row",
                 fix="remove or repair these rows (a value that is missing is in no distribution)",
             ),
             Role(
                 name="group",
-                dtype=np.dtype(np.int64),
                 convert=_group,
                 expected=f"a name of at most {LONGEST_NAME} characters without NUL bytes, a whole number or a date in "
                 "every row",
@@ -206,7 +200,6 @@ ROLES: Mapping[str, Role] = MappingProxyType(
             _number("prediction", "the model's", "remove rows without a prediction"),
             Role(
                 name="scale",
-                dtype=np.dtype(np.float64),
                 convert=_positive,
                 expected="a finite number above 0 in every row, the size of the error that the model expects",
                 fix="repair these rows (a tiny number may stand for 0)",
@@ -215,23 +208,14 @@ ROLES: Mapping[str, Role] = MappingProxyType(
             _number("upper", "the upper end that the model predicts", "remove rows without a prediction"),
             Role(
                 name=CLASS,
-                dtype=np.dtype(np.int64),
                 convert=_class,
                 expected="a whole number from 0 in every row",
                 fix="number the classes 0, 1, 2, .. in the order of the logits, and remove rows without a class",
                 lists_values=True,
             ),
-            Role(
-                name=LOGITS,
-                dtype=np.dtype(np.float64),
-                convert=to_matrix,
-                expected=EXPECTED,
-                fix=FIX,
-                wide=True,
-            ),
+            Role(name=LOGITS, convert=to_matrix, expected=EXPECTED_LOGITS, fix=FIX_LOGITS, wide=True),
             Role(
                 name=FEATURES,
-                dtype=np.dtype(np.float64),
                 convert=to_features,
                 expected=EXPECTED_FEATURES,
                 fix=FIX_FEATURES,

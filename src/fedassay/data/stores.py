@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from fedassay.data.findings import raise_first
-from fedassay.data.logits import Width
+from fedassay.data.lists import Width
 from fedassay.data.names import SortedNames
 from fedassay.data.numbers import LocalClients
 from fedassay.data.scan import Chunk, Scan
@@ -38,15 +38,12 @@ class ClientRows(Protocol):
 
     def rows_of(self, client: int) -> Rows:
         """The rows of one client, in the order of the data."""
-        ...
 
     def pooled(self) -> Rows:
         """All rows, in the order of the data."""
-        ...
 
     def pooled_by_client(self) -> Rows:
         """All rows, with a column of client positions."""
-        ...
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,7 +82,7 @@ class Gathered:
     def __init__(self, columns: Columns, limit: int) -> None:
         self._left = limit
         self._columns: dict[str, list[NDArray[Any]]] = {
-            role.name: [np.empty((0, 0) if role.wide else 0, role.dtype)] for role in columns.roles
+            role.name: [role.convert(pa.nulls(0))[0]] for role in columns.roles
         }
         self._clients: list[LocalClients] = []
         self.complete = True
@@ -305,7 +302,7 @@ def take_stock(rows: Rows, *, key: bytes) -> Holdings:
 
     The fingerprint is a keyed hash (BLAKE2b) of the validated values, row by row, columns in the order of their names.
     It does not depend on the format of a file. It does depend on the order of rows, because which of them are held out
-    does (`split.py`). `key` is a secret of the site: without it, nobody who sees a fingerprint can try whether it
+    does (`selection.py`). `key` is a secret of the site: without it, nobody who sees a fingerprint can try whether it
     belongs to certain rows.
 
     Examples

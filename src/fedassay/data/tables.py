@@ -61,6 +61,15 @@ class Table(ABC):
         unreadable.
         """
 
+    def require_equal(self, what: str, lengths: Mapping[str, int], *, verb: str) -> None:
+        """Refuse columns (or what they are called here) of different lengths."""
+        if len(set(lengths.values())) > 1:
+            found = ", ".join(f"{name!r} {length}" for name, length in lengths.items())
+            raise DataError(
+                f"{self.label}: got {what} of different lengths ({found}), expected one entry per row; "
+                f"{verb} {what} of equal length."
+            )
+
     def line_of(self, row: int) -> int | None:
         """The line of a text file in which a row begins, counted from 1 as editors do; None if there are no lines.
 
@@ -211,13 +220,7 @@ class FrameTable(Table):
     def batches(self, columns: Sequence[str]) -> Iterator[Any]:
         """See `Table.batches`."""
         arrays = {name: self._arrow(name) for name in columns}
-        lengths = {name: len(array) for name, array in arrays.items()}
-        if len(set(lengths.values())) > 1:
-            found = ", ".join(f"{name!r} {length}" for name, length in lengths.items())
-            raise DataError(
-                f"{self.label}: got columns of different lengths ({found}), expected one entry per row; "
-                "give columns of equal length."
-            )
+        self.require_equal("columns", {name: len(array) for name, array in arrays.items()}, verb="give")
         rows = batch_rows(sum(values_per_row(array) for array in arrays.values()))
         yield from pa.table(arrays).to_batches(max_chunksize=rows)
 

@@ -142,15 +142,6 @@ class Item:
 
 
 @dataclass(frozen=True, kw_only=True)
-class RunRecord:
-    """What whoever ran it knows: the clients in their order, the budget, and what was charged."""
-
-    clients: Sequence[str]
-    budget: Budget | None
-    receipts: Mapping[str | bytes, Charge]
-
-
-@dataclass(frozen=True, kw_only=True)
 class Agenda:
     """The tasks of a study, in their order; `study` is false for a task that somebody runs alone.
 
@@ -220,37 +211,42 @@ class Agenda:
                 spent[atom] += item.share
         return spent
 
-    def with_shares(self, shares: Mapping[str, float]) -> Agenda:
-        """The same tasks with these shares, by name."""
-        return replace(self, items=tuple(replace(item, share=shares[item.name]) for item in self.items))
-
     # --- running --------------------------------------------------------------------------------------------
 
     def jobs(self, setting: Setting) -> list[Job]:
         """The tasks as jobs of one run; `setting` is that of the study."""
-        jobs = []
-        for item in self.items:
-            made = item.made
-            informed = partial(KINDS[item.task].study_rules.informed, made) if item.after else None
-            jobs.append(
-                Job(
-                    name=item.name,
-                    label=item.label,
-                    task=made,
-                    setting=replace(setting, share=item.share, fits_on=self.fits_on(item)),
-                    after=item.after,
-                    informed=informed,
-                )
+        return [
+            Job(
+                name=item.name,
+                label=item.label,
+                task=item.made,
+                setting=replace(setting, share=item.share, fits_on=self.fits_on(item)),
+                after=item.after,
+                informed=partial(KINDS[item.task].study_rules.informed, item.made) if item.after else None,
             )
-        return jobs
+            for item in self.items
+        ]
 
     def rehearse(self, setting: Setting) -> tuple[Query[Any], ...]:
         """Plan the first step of every task and raise what a run would; the queries of these steps."""
         return tuple(query for job in self.jobs(setting) for query in rehearse(job.task, job.setting))
 
-    def results(self, outcome: Mapping[str, Any], run: RunRecord) -> dict[str, Any]:
-        """The ``results`` of the public contract from what the jobs returned, by name."""
-        found = {item.name: _named(outcome[item.name], run.clients) for item in self.items}
+    def results(
+        self,
+        outcome: Mapping[str, Any],
+        *,
+        clients: Sequence[str],
+        budget: Budget | None,
+        charges: Iterable[Charge],
+    ) -> dict[str, Any]:
+        """The ``results`` of the public contract from what the jobs returned, by name.
+
+        Parameters
+        ----------
+        clients : in the order in which they were asked.
+        charges : what the run has paid, in order.
+        """
+        found = {item.name: _named(outcome[item.name], clients) for item in self.items}
         if not self.study:
             return found[self.items[0].name]
         return {
@@ -265,7 +261,7 @@ class Agenda:
                 }
                 for item in self.items
             },
-            "budget": spending(run.receipts.values(), run.budget),
+            "budget": spending(charges, budget),
         }
 
     @property
@@ -323,10 +319,10 @@ class Alone:
         """See `Agenda`."""
         return rehearse(self.task, setting)
 
-    def results(self, outcome: Mapping[str, Any], run: RunRecord) -> dict[str, Any]:
+    def results(self, outcome: Mapping[str, Any], *, clients: Sequence[str], **_: object) -> dict[str, Any]:
         """See `Agenda`."""
         (only,) = outcome.values()
-        return _named(only, run.clients)
+        return _named(only, clients)
 
 
 def _named(results: Mapping[str, Any], clients: Sequence[str]) -> dict[str, Any]:

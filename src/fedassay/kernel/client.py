@@ -11,8 +11,7 @@ import numpy as np
 
 from fedassay.crypto.keys import KeyPair
 from fedassay.crypto.prekeys import Prekey
-from fedassay.data.bounds import limit_rows
-from fedassay.data.split import select_part
+from fedassay.data.selection import measured_rows
 from fedassay.data.stores import Holdings
 from fedassay.errors import AnswerLost, DataError, PolicyRefusal, ProtocolError
 from fedassay.kernel.endpoint import Endpoint, EndpointStore, Memories
@@ -347,19 +346,14 @@ class Client(Endpoint):
         return profile.measure(plan.measured, rows, memory)
 
     def _bounded_rows(self, plan: Plan) -> Rows:
-        protection = plan.setting.protection
-        rows = select_part(
+        rows, self._left_out[plan.query.part] = measured_rows(
             self.site.rows(),
-            plan.query.part,
+            plan,
             key=self.site.split_key,
-            unit=protection.unit,
             client=self.site.name,
             holdout=self.site.holdout,
+            randomness=self.site.randomness,
         )
-        if protection.rows_per_client is None:
-            return rows
-        part = plan.query.part
-        rows, self._left_out[part] = limit_rows(rows, protection.rows_per_client, self.site.randomness)
         return rows
 
 

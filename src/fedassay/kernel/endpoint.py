@@ -25,7 +25,6 @@ from fedassay.errors import (
     UsageError,
 )
 from fedassay.kernel import envelope
-from fedassay.kernel import envelope as sealing
 from fedassay.kernel.envelope import Envelope, Refusal, Summaries, TrustModels
 from fedassay.privacy.randomness import SecureRandomness
 from fedassay.protocol import wire
@@ -154,6 +153,14 @@ def write_durably(path: Path, data: bytes) -> None:
         raise
 
 
+def kept_secret(path: Path, length: int) -> bytes:
+    """The secret in a file of its owner, made once and kept for ever."""
+    if not path.exists():
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        write_durably(path, SecureRandomness().bytes(length))
+    return path.read_bytes()
+
+
 class FileStore(EndpointStore):
     """A store in one file that only its owner may read, replaced as a whole before each reply leaves.
 
@@ -232,9 +239,9 @@ class Endpoint(ABC):
     def _sealed(self, reply: bytes, opened: Envelope, request: bytes) -> bytes:
         self.unsealed = reply
         # Always from the secure source: what is sealed must not depend on a simulation's seed, nor its draws on this.
-        return sealing.sealed(
+        return envelope.sealed(
             reply,
-            sealing.Addressee(opened.reply_key, request),
+            envelope.Addressee(opened.reply_key, request),
             sender=self.name,
             credentials=self._credentials,
             randomness=SecureRandomness(),

@@ -241,20 +241,37 @@ def describe_plan(plan: Plan) -> Message:
     Which places `Points` ask for is not among them: these are the terms of a whole exchange, and more places are
     asked for as it goes on, in its messages.
     """
-    protection, budget = plan.setting.protection, plan.setting.budget
     return {
         "query": _QUERY_NAMES[type(plan.query)],
         "summary": describe(plan.query.of),
         "share": plan.query.share,
         "part": str(plan.query.part),
         "rate": plan.query.cohort.rate if isinstance(plan.query.cohort, Sample) else None,
+        **describe_terms(plan.setting.protection, plan.setting.budget),
+        "clients": plan.setting.clients,
+    }
+
+
+def describe_terms(protection: Protection, budget: Budget | None) -> Message:
+    """What is protected, and for which budget, as plain values."""
+    return {
         "unit": str(protection.unit),
         "neighbours": str(protection.neighbours),
         "rows_per_client": protection.rows_per_client,
         "epsilon": None if budget is None else budget.epsilon,
         "delta": None if budget is None else budget.delta,
-        "clients": plan.setting.clients,
     }
+
+
+def rebuild_terms(described: Message) -> tuple[Protection, Budget | None]:
+    """What `describe_terms` was given; a `KeyError`, `TypeError` or `ValueError` for anything else."""
+    protection = Protection(
+        unit=Unit(described["unit"]),
+        neighbours=Neighbours(described["neighbours"]),
+        rows_per_client=_optional(described["rows_per_client"], int),
+    )
+    epsilon = _optional(described["epsilon"], float)
+    return protection, None if epsilon is None else Budget(epsilon=epsilon, delta=float(described["delta"]))
 
 
 def _rebuild_plan(described: object, trust: TrustModel, summaries: Summaries) -> Plan:
@@ -272,13 +289,7 @@ def _rebuild_plan(described: object, trust: TrustModel, summaries: Summaries) ->
             cohort=All() if rate is None else Sample(rate=rate),
             **also,
         )
-        protection = Protection(
-            unit=Unit(described["unit"]),
-            neighbours=Neighbours(described["neighbours"]),
-            rows_per_client=_optional(described["rows_per_client"], int),
-        )
-        epsilon = _optional(described["epsilon"], float)
-        budget = None if epsilon is None else Budget(epsilon=epsilon, delta=float(described["delta"]))
+        protection, budget = rebuild_terms(described)
         clients = int(described["clients"])
         if clients < 0:
             raise ValueError("a negative number of clients")

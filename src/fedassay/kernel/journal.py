@@ -38,9 +38,9 @@ class Journal(ABC):
         self._entries.append(entry)
         self._places.setdefault(entry.get("key"), []).append(entry)
 
-    def entries(self) -> list[Message]:
-        """Everything recorded so far."""
-        return list(self._entries)
+    def entries(self, *kinds: str) -> list[Message]:
+        """Everything recorded so far, or what is of one of these kinds."""
+        return [entry for entry in self._entries if not kinds or entry["kind"] in kinds]
 
     @abstractmethod
     def append(self, entry: Message) -> None:
@@ -54,33 +54,25 @@ class Journal(ABC):
 
     def exchanged(self) -> list[Message]:
         """What was recorded about exchanges; nothing if nobody was asked yet."""
-        return [entry for entry in self._entries if entry["kind"] in EXCHANGED]
+        return self.entries(*EXCHANGED)
 
     def openings(self) -> list[Message]:
         """Who opened each total, where members had to (`Released.opening`): one for each exchange, in their order."""
-        released = (entry["values"][0]["opening"] for entry in self._entries if entry["kind"] == "released")
-        return [opening for opening in released if opening is not None]
+        openings = (entry["values"][0]["opening"] for entry in self.entries("released"))
+        return [opening for opening in openings if opening is not None]
 
     def answered(self, clients: int) -> int:
         """How many of so many clients were never missing when they were asked; 0 if nobody was asked.
 
         Those who were not drawn for a cohort are not missing. Where everybody was asked, only that counts.
         """
-        drawn = {
-            entry["key"]: len(entry["cohort"])
-            for entry in self._entries
-            if entry["kind"] == "begun" and entry["drawn"]
-        }
-        released = [entry for entry in self._entries if entry["kind"] == "released"]
-        every = [
-            int(one["clients"]) for entry in released if entry["key"] not in drawn for one in entry["values"]
+        drawn = {entry["key"]: len(entry["cohort"]) for entry in self.entries("begun") if entry["drawn"]}
+        released = self.entries("released")
+        heard = [
+            (drawn.get(entry["key"]), int(one["clients"])) for entry in released for one in entry["values"]
         ]
-        lost = [
-            drawn[entry["key"]] - int(one["clients"])
-            for entry in released
-            if entry["key"] in drawn
-            for one in entry["values"]
-        ]
+        every = [answered for asked, answered in heard if asked is None]
+        lost = [asked - answered for asked, answered in heard if asked is not None]
         return min(every) if every else clients - max(lost) if lost else 0
 
 

@@ -17,9 +17,10 @@ import numpy as np
 
 from fedassay.crypto.prekeys import DAY
 from fedassay.errors import ProtocolError, TooFewClients, UsageError
-from fedassay.kernel import envelope
+from fedassay.kernel import envelope, publication
 from fedassay.kernel.journal import Journal, MemoryJournal
 from fedassay.privacy.ledger.charges import Charge, Ledger
+from fedassay.privacy.policy.disclosure import Disclosure
 from fedassay.privacy.randomness import require_secure
 from fedassay.protocol import wire
 from fedassay.protocol.vocabulary import (
@@ -72,32 +73,21 @@ class Errand:
 class Runtime(Protocol):
     """Carries messages: in this process, by files, or on Flower."""
 
-    @property
-    def simulated(self) -> bool:
-        """Whether one process holds all rows, so that nothing is really protected."""
-        ...
-
-    @property
-    def clients(self) -> Sequence[str]:
-        """The names of all clients."""
-        ...
-
-    @property
-    def helpers(self) -> Sequence[str]:
-        """The names of the servers besides this one, the one on the same machine first; none if there are none."""
-        ...
+    simulated: bool
+    """Whether one process holds all rows, so that nothing is really protected."""
+    clients: Sequence[str]
+    """The names of all clients."""
+    helpers: Sequence[str]
+    """The names of the servers besides this one, the one on the same machine first; none if there are none."""
 
     def prekeys(self, names: Sequence[str]) -> Mapping[str, bytes] | None:
         """A prekey of each of these clients that has offered one, for one exchange; None if no messages pass."""
-        ...
 
     def renewed(self, prekeys: Mapping[str, bytes]) -> Mapping[str, bytes]:
         """The prekeys of an exchange that is taken up again: fresh ones, if they were of simulated clients now gone."""
-        ...
 
     def carry(self, errand: Errand) -> tuple[Released[Any], ...]:
         """Carry one exchange out; one release of vectors per plan."""
-        ...
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -135,7 +125,16 @@ class _Running:
 
     job: Job
     flow: Generator[Step, Any, Any]
-    step: Step
+    step: Step = ()
+
+    def advance(self, answer: Any, results: dict[str, Any]) -> bool:
+        """Go on to the next step, the first one without an answer; false, with the result noted, if it has ended."""
+        try:
+            self.step = self.flow.send(answer)
+        except StopIteration as finished:
+            results[self.job.name] = finished.value
+            return False
+        return True
 
     @property
     def queries(self) -> tuple[Query[Any], ...]:
@@ -194,6 +193,7 @@ def run(
     dataset: str = FEDERATION,
     journal: Journal | None = None,
     receipts: dict[str | bytes, Charge] | None = None,
+    profile: Disclosure | None = None,
 ) -> dict[str, Any]:
     """Run the tasks in lockstep and return their results by name.
 
@@ -205,6 +205,7 @@ def run(
     randomness : the server's. A runtime that is not a simulation refuses a seeded one.
     journal : give the journal of a crashed run to go on from where it stopped.
     receipts : what was charged is added to it by id, in order, also what an earlier call with this journal has paid.
+    profile : protects exact totals before they are recorded or read; what it cannot protect is not asked.
     """
     if not runtime.simulated:
         require_secure(randomness)
@@ -218,18 +219,20 @@ def run(
         dataset=dataset,
         journal=journal if journal is not None else MemoryJournal(),
         receipts={} if receipts is None else receipts,
+        profile=profile,
     )
     results: dict[str, Any] = {}
     coming, waiting, number = list(jobs), list[_Running](), 0
     while coming or waiting:
         for job in [job for job in coming if job.after is None or job.after in results]:
             coming.remove(job)
-            waiting += _start(job, results)
+            task = _Running(job=job, flow=job.steps(results))
+            if task.advance(None, results):
+                waiting.append(task)
         if waiting:
             answers = driver.answer(waiting, number)
-            waiting = [
-                task for task, answer in zip(waiting, answers, strict=True) if _go_on(task, answer, results)
-            ]
+            each = zip(waiting, answers, strict=True)
+            waiting = [task for task, answer in each if task.advance(answer, results)]
             number += 1
     return results
 
@@ -266,25 +269,6 @@ def rehearse(task: Task[Any], setting: Setting) -> tuple[Query[Any], ...]:
     return queries
 
 
-def _start(job: Job, results: dict[str, Any]) -> list[_Running]:
-    """The job, started; nothing if it has no questions."""
-    flow = job.steps(results)
-    try:
-        return [_Running(job=job, flow=flow, step=next(flow))]
-    except StopIteration as finished:
-        results[job.name] = finished.value
-        return []
-
-
-def _go_on(task: _Running, answer: Any, results: dict[str, Any]) -> bool:
-    try:
-        task.step = task.flow.send(answer)
-    except StopIteration as finished:
-        results[task.job.name] = finished.value
-        return False
-    return True
-
-
 @dataclass(frozen=True, kw_only=True)
 class _Driver:
     runtime: Runtime
@@ -294,6 +278,7 @@ class _Driver:
     dataset: str
     journal: Journal
     receipts: dict[str | bytes, Charge] = field(repr=False)
+    profile: Disclosure | None
     purse: Purse = field(default_factory=Purse)
 
     def answer(self, waiting: Sequence[_Running], number: int) -> list[Any]:
@@ -310,25 +295,15 @@ class _Driver:
         together = [i for i, (_, query) in enumerate(asked) if not isinstance(query, Points)]
         for cohort in dict.fromkeys(asked[i][1].cohort for i in together):
             places = [i for i in together if asked[i][1].cohort == cohort]
-            answers = self._answer_together(
-                tuple(plans[i] for i in places),
-                tuple(asked[i][0].job.label for i in places),
-                cohort=cohort,
-                key=f"{number}/{cohort}",
-            )
-            for place, answer in zip(places, answers, strict=True):
+            key, labels = f"{number}/{cohort}", tuple(asked[i][0].job.label for i in places)
+            exchange = self._begin(tuple(plans[i] for i in places), labels, cohort=cohort, key=key)
+            for place, answer in zip(places, self._released(exchange, key=key, heard_as=key), strict=True):
                 released[place] = answer
         each = iter(released)
         return [
             tuple(next(each) for _ in task.queries) if isinstance(task.step, tuple) else next(each)
             for task in waiting
         ]
-
-    def _answer_together(
-        self, plans: tuple[Plan, ...], tasks: tuple[str, ...], *, cohort: Cohort, key: str
-    ) -> list[Released[Any]]:
-        exchange = self._begin(plans, tasks, cohort=cohort, key=key, digest=_digest(plans, tasks))
-        return self._released(exchange, key=key, heard_as=key)
 
     def _answer_points(self, plan: Plan, query: Points[Any], task: str) -> Released[Any]:
         """More points of what the servers keep; the first time, clients are asked and the ledger is charged.
@@ -337,14 +312,11 @@ class _Driver:
         than the one before, and gets those that were known already without asking.
         """
         kept = _kept(task, query)
-        exchange = self._begin(
-            (plan,), (task,), cohort=query.cohort, key=kept, digest=_digest((plan,), (task,))
-        )
+        exchange = self._begin((plan,), (task,), cohort=query.cohort, key=kept)
         key = f"{kept}/{hashlib.sha256(wire.encode({'at': list(query.at)})).hexdigest()}"
         again = self.journal.find("continued", key=key)
         if again is None:
-            entries = self.journal.entries()
-            legs = [one["leg"] for one in entries if one["kind"] == "heard" and one["key"] == kept]
+            legs = [entry["leg"] for entry in self.journal.entries("heard") if entry["key"] == kept]
             again = {"kind": "continued", "key": key, "leg": max(legs, default=-1) + 1}
             self.journal.append(again)
         (released,) = self._released(replace(exchange, first_leg=again["leg"]), key=key, heard_as=kept)
@@ -352,7 +324,7 @@ class _Driver:
 
     def _released(self, exchange: Exchange, *, key: str, heard_as: str) -> list[Released[Any]]:
         """What is recorded for this key, or what the runtime brings back, charged for before."""
-        plans = exchange.plans
+        plans, trust = exchange.plans, exchange.plans[0].setting.trust
         recorded = self.journal.find("released", key=key)
         charges = [
             # Clients, whose ids end otherwise, may share the ledger.
@@ -367,17 +339,21 @@ class _Driver:
         ]
         self.receipts.update({charge.id: charge for charge in charges})
         if recorded is None:
+            if self.profile is not None:
+                publication.require(self.profile, trust, (plan.query for plan in plans))
             self.ledger.charge(charges)
             released = self.runtime.carry(
                 Errand(
                     study=self.study,
-                    trust=plans[0].setting.trust,
+                    trust=trust,
                     exchange=exchange,
                     randomness=self.randomness,
                     hear=lambda leg, who: self._hear(heard_as, leg, who),
                     heard=lambda leg: self._heard(heard_as, leg),
                 )
             )
+            if self.profile is not None:
+                released = publication.protected(self.profile, plans, released)
             recorded = {"kind": "released", "key": key, "values": [_to_message(one) for one in released]}
             self.journal.append(recorded)
         return [
@@ -385,9 +361,9 @@ class _Driver:
         ]
 
     def _begin(
-        self, plans: tuple[Plan, ...], tasks: tuple[str, ...], *, cohort: Cohort, key: str, digest: bytes
+        self, plans: tuple[Plan, ...], tasks: tuple[str, ...], *, cohort: Cohort, key: str
     ) -> Exchange:
-        begun = self.journal.find("begun", key=key)
+        begun, digest = self.journal.find("begun", key=key), _digest(plans, tasks)
         trust = plans[0].setting.trust
         if begun is None:
             begun = {
@@ -404,15 +380,14 @@ class _Driver:
         if begun["queries"] != digest:
             raise ProtocolError("journal: it belongs to a run that asked something else; use a new journal.")
         names = self.runtime.clients if begun["cohort"] is None else begun["cohort"]
-        prekeys, deadline = begun["prekeys"], begun["deadline"]
         return Exchange(
             id=begun["exchange"],
             plans=plans,
             cohort=tuple(names),
             tasks=tasks,
             helpers=tuple(self.runtime.helpers),
-            prekeys=prekeys,
-            deadline=deadline,
+            prekeys=begun["prekeys"],
+            deadline=begun["deadline"],
         )
 
     def _whom(self, cohort: Cohort, trust: TrustModel, roster: int) -> Message:
@@ -513,11 +488,9 @@ def _read(plan: Plan, released: Released[Any]) -> Released[Any]:
 
 
 def _to_message(released: Released[Any]) -> Message:
-    value = list(released.value) if isinstance(released.value, tuple) else released.value
-    noise = released.noise
     return {
-        "value": value,
-        "noise": noise.to_message(),
+        "value": list(released.value) if isinstance(released.value, tuple) else released.value,
+        "noise": released.noise.to_message(),
         "clients": released.clients,
         "opening": released.opening,
     }

@@ -36,7 +36,8 @@ import json
 import os
 import re
 import tomllib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -50,7 +51,7 @@ from fedassay.data.sql import Database
 from fedassay.data.stores import Holdings, take_stock
 from fedassay.errors import DataError, PolicyRefusal, UsageError
 from fedassay.kernel.client import Client, Site
-from fedassay.kernel.endpoint import FileStore, write_durably
+from fedassay.kernel.endpoint import FileStore, kept_secret, write_durably
 from fedassay.kernel.member_store import MemberStore
 from fedassay.privacy.ledger.database import DatabaseLedger, DatabaseRecords
 from fedassay.privacy.ledger.place import Place
@@ -90,7 +91,7 @@ class SiteFile:
 
         Only a policy that is not understood is no error here: the site runs, and refuses everything.
         """
-        content = _toml(path)
+        content = read_toml(path)
         if "budget" in content:
             raise UsageError(
                 f"{path}: the budget belongs to the policy; write [policy.total] for [budget], or [total] in its file."
@@ -109,18 +110,16 @@ class SiteFile:
                 f"underscores, at most 64, and not {COORDINATOR!r} or {SECOND_SERVER!r}."
             )
         folder = path.absolute().parent
-        roster = {
-            name: key_from_text(text, whose=name) for name, text in _table(path, content, "roster").items()
-        }
-        if len(set(roster.values())) != len(roster):
-            raise UsageError(f"{path}: two parties of the roster have the same key; each needs its own.")
+        roster, table = keys_of(path, _table(path, content, "roster")), _table(path, content, "columns")
+        with named_in_errors(path):
+            columns = dict(Columns(names=table).names)
         return cls(
             name=content["name"],
             dataset=content["dataset"],
             data=_data(path, content, folder),
             state=folder / content["state"],
             ledger=read_ledger(path, content, folder / content["state"]),
-            columns=_columns(path, _table(path, content, "columns")),
+            columns=columns,
             policy=_policy(path, content.get("policy"), folder),
             credentials=Credentials(identity=Identity.load(folder / content["key"]), roster=roster),
             prekeys=prekeys_of(folder / content["key"]),
@@ -149,7 +148,7 @@ class SiteFile:
         self.state.mkdir(mode=0o700, parents=True, exist_ok=True)
         store = FileStore(self.state / "store")  # first: its lock also guards what follows
         prekeys = MemberStore(self.prekeys)
-        key = _split_key(self.state / "split.key")
+        key = kept_secret(self.state / "split.key", 32)  # decides which rows are fit and held-out
         anchor = self.state / "ledger.head"
 
         def rows() -> Rows:
@@ -195,10 +194,8 @@ def read_ledger(path: Path, content: dict[str, Any], state: Path) -> Path | str:
     named = content.get("ledger", "")
     if not isinstance(named, str):
         raise UsageError(f"{path}: ledger must be a text in quotes, a file or a database URL.")
-    try:
+    with named_in_errors(path):
         place = Place.of(named or state / "ledger.sqlite", folder=path.absolute().parent)
-    except UsageError as error:
-        raise UsageError(f"{path}: {error}") from None
     return named if place.file is None else place.file
 
 
@@ -206,26 +203,42 @@ def _data(path: Path, content: dict[str, Any], folder: Path) -> Path | Database:
     query = content.get("query")
     if query is not None and not isinstance(query, str):
         raise UsageError(f"{path}: query must be a text in quotes.")
-    try:
+    with named_in_errors(path):
         return source_named(content["data"], query, folder=folder)
-    except UsageError as error:
-        raise UsageError(f"{path}: {error}") from None
 
 
-def _columns(path: Path, table: dict[str, Any]) -> dict[str, str]:
+@contextmanager
+def named_in_errors(path: Path) -> Iterator[None]:
+    """Let the sentence of a wrong usage begin with the file that it stands in."""
     try:
-        return dict(Columns(names=table).names)
+        yield
     except UsageError as error:
         raise UsageError(f"{path}: {error}") from None
 
 
-def _toml(path: Path) -> dict[str, Any]:
+def read_toml(path: Path) -> dict[str, Any]:
+    """The content of a TOML file, or a `UsageError`."""
     try:
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise UsageError(f"{path}: cannot be read ({error.strerror}).") from error
     except ValueError as error:
         raise UsageError(f"{path}: is not TOML ({error}); correct the line it names.") from error
+
+
+def keys_of(path: Path, table: Mapping[str, Any]) -> dict[str, bytes]:
+    """The public keys in a section [roster], by name; each party has its own."""
+    roster = {str(name): key_from_text(text, whose=str(name)) for name, text in table.items()}
+    if len(set(roster.values())) != len(roster):
+        raise UsageError(f"{path}: two parties of the roster have the same key; each needs its own.")
+    return roster
+
+
+def read_roster(path: Path, table: object) -> dict[str, bytes]:
+    """The public keys in a roster, by name."""
+    if not isinstance(table, dict) or not table:
+        raise UsageError(f"{path}: roster must be a section ([roster]) with a public key for each name.")
+    return keys_of(path, table)
 
 
 def _table(path: Path, content: dict[str, Any], name: str) -> dict[str, Any]:
@@ -280,10 +293,3 @@ def _known(path: Path, stamp: str | None, take: Callable[[], Holdings]) -> Holdi
     if stamp is not None:
         write_durably(path, json.dumps({"stamp": stamp, **asdict(holdings)}).encode())
     return holdings
-
-
-def _split_key(path: Path) -> bytes:
-    """The site's secret for the split into fit and held-out rows: made once, kept for ever."""
-    if not path.exists():
-        write_durably(path, SecureRandomness().bytes(32))
-    return path.read_bytes()

@@ -131,9 +131,7 @@ class RuntimeCard:
 
 
 RUNTIME_CARDS: Catalogue[RuntimeCard] = Catalogue(
-    "fedassay.runtimes",
-    ("fedassay.runtimes.*.card",),
-    what="runtime",
+    "fedassay.runtimes", ("fedassay.runtimes.*.card",), what="runtime"
 )
 """Every runtime that is installed."""
 

@@ -12,8 +12,7 @@ from fedassay.crypto.keys import KeyPair
 from fedassay.crypto.prekeys import DAY, Prekey
 from fedassay.errors import ProtocolError
 from fedassay.kernel import envelope
-from fedassay.kernel import envelope as sealing
-from fedassay.kernel.envelope import Refusal, Reply
+from fedassay.kernel.envelope import Refusal
 from fedassay.kernel.run import DAYS_OPEN, Errand
 from fedassay.protocol.vocabulary import Message, Party, PartyKeys, Released, Request, Round
 
@@ -46,6 +45,12 @@ class MessagingRuntime(ABC):
     """Of the runtime, in results."""
     mode: str
     """How it carries messages, in results."""
+    simulated: bool
+    """Whether one process holds all rows."""
+    clients: Sequence[str]
+    """The names of all clients."""
+    helpers: Sequence[str] = ()
+    """The names of the servers besides this one."""
 
     def __init__(self, *, reply_pair: KeyPair, credentials: PartyKeys | None = None, asker: str = "") -> None:
         self.reply_pair = reply_pair
@@ -56,21 +61,6 @@ class MessagingRuntime(ABC):
         self.traffic = Traffic()
         self.refusals: dict[str, Refusal] = {}
         """The last refusal of each client that refused."""
-
-    @property
-    @abstractmethod
-    def simulated(self) -> bool:
-        """Whether one process holds all rows."""
-
-    @property
-    @abstractmethod
-    def clients(self) -> Sequence[str]:
-        """The names of all clients."""
-
-    @property
-    def helpers(self) -> Sequence[str]:
-        """The names of the servers besides this one."""
-        return ()
 
     @property
     def rounds(self) -> int:
@@ -173,7 +163,9 @@ class MessagingRuntime(ABC):
             )
             for name, message in asked.requests.items()
         }
-        self._count(asked.to, requests)
+        self.traffic.rounds += 1
+        if asked.to is Party.CLIENTS:
+            self.traffic.bytes_to_clients += sum(map(len, requests.values()))
         return self._replies(errand, asked, requests, leg)
 
     def _replies(
@@ -189,7 +181,17 @@ class MessagingRuntime(ABC):
             if name not in requests or name in replies or (heard is not None and name not in heard):
                 continue
             try:
-                reply = self._read(errand, requests[name], data, name, leg, largest)
+                inner = envelope.opened(
+                    data,
+                    self.reply_pair,
+                    request=requests[name],
+                    sender=name,
+                    credentials=self.credentials,
+                    largest=largest,
+                )
+                reply = envelope.open_reply(
+                    inner, sender=name, exchange=errand.exchange.id, leg=leg, largest=largest
+                )
             except ProtocolError:
                 reply = Refusal.MALFORMED
             kept = reply if isinstance(reply, Refusal) else asked.take(name, reply.message)
@@ -200,16 +202,3 @@ class MessagingRuntime(ABC):
                 self.keep(name, reply.prekeys)
             replies[name] = kept  # type: ignore[assignment]
         return replies
-
-    def _read(
-        self, errand: Errand, request: bytes, data: bytes, name: str, leg: int, largest: int
-    ) -> Reply | Refusal:
-        inner = sealing.opened(
-            data, self.reply_pair, request=request, sender=name, credentials=self.credentials, largest=largest
-        )
-        return envelope.open_reply(inner, sender=name, exchange=errand.exchange.id, leg=leg, largest=largest)
-
-    def _count(self, to: Party, requests: Mapping[str, bytes]) -> None:
-        self.traffic.rounds += 1
-        if to is Party.CLIENTS:
-            self.traffic.bytes_to_clients += sum(map(len, requests.values()))

@@ -100,14 +100,11 @@ class SimulatedRuntime(Runtime, Protocol):
     @property
     def truncated(self) -> int | None:
         """Rows that clients left out to keep to their bound, in their latest measurements."""
-        ...
 
     @property
     def refusals(self) -> Mapping[str, Refusal]:
         """The last refusal of each client that refused."""
-        ...
 
     @property
     def reasons(self) -> Mapping[str, str]:
         """Why clients that refused did so, where that is known."""
-        ...

@@ -14,12 +14,12 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from fedassay.data.features import split_names
 from fedassay.data.lists import beginnings, first_length, lengths_of, numbered_columns
 from fedassay.data.numbers import is_list, is_missing, plain, to_clients
 from fedassay.data.schema import FEATURES, LOGITS, ROLES
 from fedassay.data.sources import Folder, open_source
 from fedassay.data.tables import Table
+from fedassay.data.wide import split_names
 from fedassay.errors import DataError, FedassayError
 
 # --- columns that are called like those who hold rows -------------------------------------------------------

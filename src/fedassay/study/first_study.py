@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from fedassay.data.gaps import Missing
+from fedassay.data.sources import Missing
 from fedassay.protocol.parameters import in_words
 from fedassay.runtimes.card import DEFAULT, RUNTIME_CARDS
 from fedassay.tasks.card import KINDS

@@ -8,10 +8,9 @@ from dataclasses import MISSING, dataclass, field, fields
 from pathlib import Path
 from typing import Annotated, Any
 
-from fedassay.data.gaps import Missing
 from fedassay.data.partition import Partition
 from fedassay.data.schema import FEATURES, ROLES, Columns
-from fedassay.data.sources import source_named
+from fedassay.data.sources import Missing, source_named
 from fedassay.data.sql import Database
 from fedassay.errors import ParameterError, UsageError
 from fedassay.protocol.parameters import INTERNAL, Checked, Fraction, Interval, Parameter, meant, parameters

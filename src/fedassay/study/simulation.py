@@ -10,10 +10,11 @@ from functools import cached_property
 from typing import Any, get_args
 
 from fedassay.data.federation import Federation, load
-from fedassay.data.gaps import CompleteRows, Missing
 from fedassay.data.partition import Partition
+from fedassay.data.sources import CompleteRows, Missing
 from fedassay.errors import FederationError, ParameterError, Refused, TooFewClients
-from fedassay.kernel.agenda import Agenda, Alone, RunRecord
+from fedassay.kernel import publication
+from fedassay.kernel.agenda import Agenda, Alone
 from fedassay.kernel.envelope import Refusal
 from fedassay.kernel.journal import Journal, MemoryJournal
 from fedassay.kernel.run import run
@@ -24,7 +25,6 @@ from fedassay.privacy.randomness import SecureRandomness, SimulatedRandomness
 from fedassay.protocol.parameters import Fraction, Parameter, made
 from fedassay.protocol.result import Result, describe_cohort, describe_privacy
 from fedassay.protocol.vocabulary import Budget, Protection, Setting, Sum, TrustModel
-from fedassay.runtimes import disclosed
 from fedassay.runtimes.card import DEFAULT, RUNTIME_CARDS, RuntimeCard, SimulationParameters, simulation_named
 from fedassay.runtimes.in_process.card import LARGEST_FAITHFUL, Mode
 from fedassay.runtimes.simulated import Progress, SimulatedFederation, SimulatedRuntime, silent
@@ -181,7 +181,7 @@ def simulate(
     first = agenda.rehearse(Setting(trust=trust, protection=likely, budget=budget, clients=0))
     profile = simulation.disclosure
     if profile is not None:
-        disclosed.require(profile, trust, first)
+        publication.require(profile, trust, first)
     simulation.parameters.require(first)
     federation = data if isinstance(data, Federation) else load(data, client=client, columns=columns)
     protection = trust.with_one_row_each(protection) if federation.one_row_each else protection
@@ -200,26 +200,27 @@ def simulate(
         try:
             outcome = run(
                 agenda.jobs(setting),
-                runtime=disclosed.published(runtime, profile),
+                runtime=runtime,
                 ledger=MemoryLedger(None) if ledger is None else ledger,
                 randomness=randomness,
                 study=name or agenda.name,
                 dataset=dataset,
                 journal=kept,
                 receipts=receipts,
+                profile=profile,
             )
         except TooFewClients as error:
             raise _explained(error, runtime) from error
         truncated = runtime.truncated
     few = federation.client_count <= LARGEST_FAITHFUL
     results = agenda.results(
-        outcome, RunRecord(clients=federation.clients if few else (), budget=budget, receipts=receipts)
+        outcome, clients=federation.clients if few else (), budget=budget, charges=receipts.values()
     )
     return Result(
         task=agenda.name,
         parameters=dict(parameters),
         results=results,
-        privacy=disclosed.stated(describe_privacy(setting, simulated=runtime.simulated), profile),
+        privacy=publication.stated(describe_privacy(setting, simulated=runtime.simulated), profile),
         cohort=describe_cohort(
             rows=rows_of(agenda.name, results),
             asked=federation.client_count,
@@ -228,7 +229,7 @@ def simulate(
             missing=federation.missing,
         ),
         runtime=_described(runtime, federation.client_count, time.perf_counter() - started),
-        warnings=(*federation.warnings, *_refusals(runtime), *disclosed.warnings(profile)),
+        warnings=(*federation.warnings, *_refusals(runtime), *publication.warnings(profile)),
     )
 
 

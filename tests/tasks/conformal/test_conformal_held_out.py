@@ -12,7 +12,7 @@ from scipy.stats import binom
 import fedassay
 from conformal_artefacts import binary_rows, class_rows, regression_rows, rows_by_site
 from fedassay.data.federation import load
-from fedassay.data.split import select_pooled_part
+from fedassay.data.selection import select_pooled_part
 from fedassay.estimation.coverage.law import split_rank
 from fedassay.protocol.vocabulary import NO_NOISE, Noise, Part, Unit
 from fedassay.summaries.coverage_counts import CoverageOf

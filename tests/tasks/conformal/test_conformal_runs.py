@@ -19,7 +19,7 @@ from fedassay.privacy.ledger.charges import MemoryLedger
 from fedassay.privacy.policy.judgement import AllowAll
 from fedassay.privacy.randomness import SimulatedRandomness
 from fedassay.protocol.vocabulary import Setting
-from fedassay.runtimes.in_process import Faithful
+from fedassay.runtimes.in_process.runtime import Faithful
 from fedassay.study.simulation import LARGEST_FAITHFUL
 from fedassay.summaries.local_quantiles import local_rank
 from fedassay.tasks.conformal import Conformal

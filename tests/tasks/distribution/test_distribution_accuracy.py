@@ -9,8 +9,7 @@ from drawn_values import drive, leaves, server, setting_of
 from fedassay.errors import UsageError
 from fedassay.protocol.vocabulary import NO_NOISE, Sum
 from fedassay.tasks.distribution import Ecdf
-from fedassay.tasks.distribution.mechanisms import chosen
-from fedassay.tasks.distribution.precision import expected_curve, noise_half_width, quantile_errors
+from fedassay.tasks.distribution.mechanisms import chosen, expected_curve, noise_half_width, quantile_errors
 from fedassay.tasks.distribution.stored import Release
 from fedassay.trust.local_dp import LocalDP
 

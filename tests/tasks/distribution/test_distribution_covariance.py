@@ -13,7 +13,7 @@ from fedassay.summaries.distribution.path import ValuePath
 from fedassay.summaries.distribution.roots import ValueRoots
 from fedassay.summaries.distribution.tree import Distribution, ValueSummary
 from fedassay.tasks.distribution.curve import curve_of
-from fedassay.tasks.distribution.precision import mean_variance
+from fedassay.tasks.distribution.mechanisms import mean_variance
 
 NOISE = Noise(law="discrete-gaussian", scale=3.0, variance=9.0)
 

@@ -219,11 +219,8 @@ def test_the_command_as_json(capsys: Any) -> None:
     [
         (["--rows", 0], "rows: got 0"),
         (["--clients", 9999], "clients: got 9,999"),
-        (["--points", 1], "points: got 1"),
-        (["--quantile", 2], "quantile: got 2"),
         (["--target", "noise"], "--target: got 'noise'"),
         (["--target", "roc_auc=0.1"], "target: got 'roc_auc', expected one of noise, band"),
-        (["--precision", -1], "--precision: got -1"),
         (["--privacy", "server-dp"], "needs a budget"),
         (["--privacy", "two-server", "--epsilon", 1], "--rows-per-client"),
         (["--privacy", "distributed-dp", "--epsilon", 1, "--clients", 2], "got 2 clients"),

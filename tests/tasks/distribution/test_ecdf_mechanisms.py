@@ -15,8 +15,7 @@ from fedassay.protocol.vocabulary import Neighbours, Plan, Query, Setting, Sum
 from fedassay.summaries.distribution.path import ValuePath, steepest
 from fedassay.summaries.distribution.roots import ValueRoots, column_norms
 from fedassay.summaries.distribution.tree import ValueTree
-from fedassay.tasks.distribution.mechanisms import best_path, best_tree, chosen, name_of
-from fedassay.tasks.distribution.precision import mean_variance
+from fedassay.tasks.distribution.mechanisms import best_path, best_tree, chosen, mean_variance, name_of
 from fedassay.tasks.evaluation.accuracy import slopes
 from fedassay.trust.local_dp import LocalDP
 from fedassay.trust.server_dp import ServerDP

@@ -35,12 +35,13 @@ from fedassay.summaries.bounded_sums import ONE
 from fedassay.summaries.score_histogram import ScoreHistogram
 from fedassay.tasks.distribution.calibration_groups import (
     CalibrationGroups,
+    enough_rows,
     fourth_cumulant,
     from_evidence,
     upper_tail,
 )
 from fedassay.tasks.distribution.hosmer_lemeshow import METHODS, HosmerLemeshow
-from fedassay.tasks.distribution.score_groups import ScoreCurve, enough_rows
+from fedassay.tasks.distribution.published_groups import ScoreCurve
 from fedassay.trust import TRUST_MODELS
 from fedassay.trust.distributed_dp import DistributedDP
 from fedassay.trust.local_dp import LocalDP
@@ -364,16 +365,8 @@ def test_a_p_value_belongs_to_a_release() -> None:
     ("fields", "message"),
     [
         ({"method": "best"}, "method: got 'best', expected free, corrected or published"),
-        ({"degrees": "Q-1"}, "degrees: got 'Q-1'"),
-        ({"groups": 1}, "groups: got 1, expected a whole number from 2"),
         ({"groups": 2, "degrees": "Q-2"}, "groups: got 2 for Q-2 degrees of freedom, expected at least 3"),
-        ({"groups": 2.5}, "groups: got 2.5"),
-        ({"points": 1}, "points: got 1"),
-        ({"points": 2**21}, "points: got"),
-        ({"curve_share": 1.0}, "curve_share: got 1"),
         ({"height": 99}, "height"),
-        ({"transform": "none"}, "transform"),
-        ({"level": 1.5}, "level"),
     ],
 )
 def test_bad_parameters_are_refused(fields: dict[str, Any], message: str) -> None:

@@ -121,12 +121,7 @@ def test_too_few_rows_end_the_search_at_once() -> None:
     ("fields", "message"),
     [
         ({"quantiles": ()}, "quantiles: got none"),
-        ({"quantiles": (1.5,)}, "quantiles: got 1.5"),
-        ({"grid": "quantile"}, "grid: got 'quantile'"),
         ({"lower": 2.0}, "range: got 2 to 1"),
-        ({"points": 2**20 + 1}, "points"),
-        ({"points": 0}, "points: got 0"),
-        ({"level": 0.0}, "level: got 0.0"),
     ],
 )
 def test_what_makes_no_sense_is_refused(fields: dict[str, Any], message: str) -> None:

@@ -10,7 +10,7 @@ from scipy.optimize import linprog, nnls
 from sklearn.isotonic import IsotonicRegression
 
 from fedassay.errors import UsageError
-from fedassay.tasks.distribution.smoothing.curves import Smoothed, isotonic, l1, l2
+from smoothing_certificates import Smoothed, isotonic, l1, l2
 
 EXACT = 1e-12
 
@@ -105,12 +105,10 @@ def test_isotonic_is_what_scikit_learn_finds(seed: int) -> None:
     rng = np.random.default_rng(seed)
     count = int(rng.integers(1, 65))
     for curve in small_curves(rng, count).values():
-        weights = rng.uniform(0.1, 3, count)
-        smoothed = isotonic(curve, top=1.0, weights=weights)
-        peer = IsotonicRegression(y_min=0.0, y_max=1.0).fit(np.arange(count), curve, sample_weight=weights)
+        smoothed = isotonic(curve, top=1.0)
+        peer = IsotonicRegression(y_min=0.0, y_max=1.0).fit(np.arange(count), curve)
         assert np.allclose(smoothed.curve, peer.predict(np.arange(count)), atol=1e-9)
         assert smoothed.residual <= EXACT
-        assert smoothed.objective == pytest.approx((weights * (smoothed.curve - curve) ** 2).sum())
         assert is_distribution(smoothed.curve, 1.0)
 
 
@@ -248,12 +246,11 @@ def test_values_that_do_not_count_are_not_looked_at() -> None:
 
 def test_nothing_given_is_changed() -> None:
     curve, points = np.random.default_rng(0).normal(size=32), np.arange(0, 32, 3)
-    weights = np.ones(32)
-    kept = curve.copy(), points.copy(), weights.copy()
-    isotonic(curve, top=1.0, weights=weights)
+    kept = curve.copy(), points.copy()
+    isotonic(curve, top=1.0)
     for method in (l1, l2):
         method(curve, top=1.0, points=points)
-    assert all((now == then).all() for now, then in zip((curve, points, weights), kept, strict=True))
+    assert all((now == then).all() for now, then in zip((curve, points), kept, strict=True))
 
 
 @pytest.mark.parametrize("method", [isotonic, l1, l2])
@@ -298,9 +295,3 @@ def test_tops_that_are_none_are_refused(method, top: float) -> None:
 def test_points_that_are_none_are_refused(method, points) -> None:
     with pytest.raises(UsageError, match="points: expected"):
         method(np.zeros(4), top=1.0, points=points)
-
-
-@pytest.mark.parametrize("weights", [[1.0], [1.0, 0.0], [1.0, -1.0], [1.0, np.inf]])
-def test_weights_that_are_none_are_refused(weights) -> None:
-    with pytest.raises(UsageError, match="weights: expected"):
-        isotonic([0.0, 1.0], top=1.0, weights=weights)

@@ -12,17 +12,9 @@ from fedassay.tasks.distribution.smoothing import curves as smoothing
 from fedassay.tasks.distribution.smoothing import least_absolute as smoothing_flow
 from fedassay.tasks.distribution.smoothing import least_absolute as smoothing_l1
 from fedassay.tasks.distribution.smoothing import least_squares as smoothing_l2
-from fedassay.tasks.distribution.smoothing.curves import (
-    across,
-    corrected,
-    isotonic,
-    isotonic_residual,
-    l1,
-    l1_residual,
-    l2,
-    l2_residual,
-)
-from fedassay.tasks.distribution.smoothing.dyadic import Increments, levels_of
+from fedassay.tasks.distribution.smoothing.curves import Problem, across, corrected
+from fedassay.tasks.distribution.smoothing.dyadic import Increments
+from smoothing_certificates import isotonic, isotonic_residual, l1, l1_residual, l2, l2_residual
 
 EXACT = 1e-12
 ROWS = 100_000
@@ -141,16 +133,13 @@ def example(seed: int = 0) -> np.ndarray:
 
 def l2_parts(curve: np.ndarray) -> dict:
     """What `l2` hands to its certificate."""
-    increments = Increments.of(curve, ROWS, None)
-    lefts, last, _ = smoothing_l2.least_squares(increments)
-    multipliers = increments.per_step(lefts, last)
-    return {"correction": across(multipliers, None, len(curve)), "multipliers": multipliers}
+    correction, multipliers = Problem(curve=curve, top=ROWS, points=None, scale=1.0).l2_solution()
+    return {"correction": correction, "multipliers": multipliers}
 
 
 def l1_parts(curve: np.ndarray) -> dict:
-    increments = Increments.of(curve, ROWS, None)
-    nodes, lefts, last = smoothing_l1.least_absolute(increments)
-    return {"correction": levels_of(nodes), "multipliers": increments.per_step(lefts, last)}
+    correction, multipliers = Problem(curve=curve, top=ROWS, points=None, scale=1.0).l1_solution()
+    return {"correction": correction, "multipliers": multipliers}
 
 
 def judged(judge, curve: np.ndarray, parts: dict) -> float:
@@ -197,11 +186,11 @@ def test_an_l1_solution_that_is_off_is_rejected() -> None:
 
 
 def test_an_isotonic_solution_that_is_off_is_rejected() -> None:
-    curve, ones = example(), np.ones(256)
-    assert isotonic_residual(curve, ROWS, ones, smoothed=isotonic(curve, top=ROWS).curve) <= EXACT
+    curve = example()
+    assert isotonic_residual(curve, ROWS, smoothed=isotonic(curve, top=ROWS).curve) <= EXACT
     for wrong in (np.maximum.accumulate(curve), np.minimum.accumulate(curve[::-1])[::-1]):
         within = np.clip(wrong, 0, ROWS)
-        assert isotonic_residual(curve, ROWS, ones, smoothed=within) > 1e-5
+        assert isotonic_residual(curve, ROWS, smoothed=within) > 1e-5
 
 
 def test_a_solver_that_stops_early_gives_itself_away(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -23,7 +23,7 @@ from fedassay.privacy.ledger.charges import MemoryLedger
 from fedassay.privacy.policy.judgement import AllowAll
 from fedassay.privacy.randomness import SimulatedRandomness
 from fedassay.protocol.vocabulary import All, Budget, Neighbours, Protection, Sample, Setting, Sum, Unit
-from fedassay.runtimes.in_process import Faithful
+from fedassay.runtimes.in_process.runtime import Faithful
 from fedassay.study.simulation import Simulation
 from fedassay.summaries.regression.losses import Design, loss_of
 from fedassay.summaries.regression.moments import Standard

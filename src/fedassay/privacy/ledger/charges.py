@@ -319,7 +319,7 @@ def compose(charges: Iterable[Charge] | Mapping[Charge, int], delta: float) -> f
     Releases on different atoms of the rows (`Part.atoms`) compose in parallel: each unit is in exactly one of them, so
     it meets only the releases on parts that its own atom belongs to; the worst atom counts. Assumption: all
     charges that name a part were made on one and the same split of the same rows; `require_one_split` sees to it.
-    See `data/split.py` for why a unit that is added or removed then changes one part only.
+    See `data/selection.py` for why a unit that is added or removed then changes one part only.
 
     Releases that protect different units or use different neighbours add up to no single promise: infinite.
     """

@@ -58,7 +58,7 @@ class Passes(Checked):
 FILE_DROP = RuntimeCard(
     order=30,
     parameters=FileDrop,
-    carry=Named("fedassay.runtimes.file_drop.carry:carry"),
+    carry=Named("fedassay.runtimes.file_drop.coordinator:carry"),
     options=Passes,
     anew="another drop",
 )

@@ -16,8 +16,8 @@ import os
 import re
 import stat
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from contextlib import closing, contextmanager, suppress
+from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from pathlib import Path
 
@@ -82,16 +82,7 @@ class Letter:
 
     def signed(self, identity: Identity) -> bytes:
         """The file: always the same bytes for the same letter and identity."""
-        message = wire.encode(
-            {
-                "study": self.study,
-                "sender": self.sender,
-                "recipient": self.recipient,
-                "kind": str(self.kind),
-                "number": self.number,
-                "body": self.body,
-            }
-        )
+        message = wire.encode({**asdict(self), "kind": str(self.kind)})
         return MAGIC + VERSION.to_bytes(2, "little") + identity.sign(PURPOSE, message) + message
 
 
@@ -133,14 +124,7 @@ def open_letter(
     message = _checked(data, where=where, sender=sender, believed=believed)
     try:
         content = wire.decode(message)
-        wanted = {
-            "study": str,
-            "sender": str,
-            "recipient": str,
-            "kind": str,
-            "number": int,
-            "body": bytes,
-        }
+        wanted = {"study": str, "sender": str, "recipient": str, "kind": str, "number": int, "body": bytes}
         if {key: type(value) for key, value in content.items()} != wanted:
             raise ProtocolError("its fields are not those of a letter.")
         letter = Letter(**{**content, "kind": LetterKind(content["kind"])})
@@ -314,7 +298,5 @@ def locked(folder: Path) -> Iterator[None]:
         raise UsageError(
             f"{folder}: cannot be used ({error.strerror}); expected a private folder."
         ) from error
-    try:
+    with closing(lock):
         yield
-    finally:
-        lock.close()

@@ -19,8 +19,8 @@ from fedassay.kernel.envelope import Envelope, Summaries, TrustModels
 from fedassay.protocol import wire
 from fedassay.protocol.vocabulary import COORDINATOR
 from fedassay.runtimes.file_drop import letters
-from fedassay.runtimes.file_drop.announcement import LARGEST_ANNOUNCEMENT, Announcement
-from fedassay.runtimes.file_drop.letters import EVERYONE, Letter, LetterKind, check_name, open_letter
+from fedassay.runtimes.file_drop.letters import Letter, LetterKind, check_name, open_letter
+from fedassay.runtimes.file_drop.study import Announcement, read_announcement
 from fedassay.summaries import CATALOGUE
 from fedassay.trust import TRUST_MODELS
 
@@ -118,32 +118,20 @@ class Participant:
 
     def _announced(self) -> tuple[Announcement, bytes] | None:
         """The study that is announced in the drop, checked against what this site believes, and its file."""
-        path = self.drop / letters.ANNOUNCEMENT
-        data = letters.read(path, largest=LARGEST_ANNOUNCEMENT)
-        if data is None:
+        roster, path = self.credentials.roster, self.drop / letters.ANNOUNCEMENT
+        found = read_announcement(self.drop, believed=roster, trust_models=self.trust_models)
+        if found is None:
             return None
-        letter = open_letter(
-            data,
-            where=str(path),
-            sender=COORDINATOR,
-            believed=self.credentials.roster,
-            recipient=EVERYONE,
-            kinds=(LetterKind.ANNOUNCEMENT,),
-            number=0,
-            study=None,
-        )
-        announcement = Announcement.decode(letter.body, where=str(path), trust_models=self.trust_models)
-        if announcement.study != letter.study:
-            raise ProtocolError(f"{path}: the announcement and its envelope name different studies.")
+        announcement, data = found
         if self.name not in announcement.parties:
             raise ProtocolError(f"{path}: this study does not include {self.name}; nothing is asked of it.")
-        _check_roster(announcement.parties, self.credentials.roster, where=str(path))
+        _check_roster(announcement.parties, roster, where=str(path))
         pinned = letters.read(self._place(announcement, letters.ANNOUNCEMENT))
         if pinned is not None and pinned != data:
             raise ProtocolError(
                 f"{path}: the announcement of {announcement.study} has changed; it is refused."
             )
-        return announcement, data
+        return found
 
     def answer(self, asked: CheckedRequest, endpoint: Endpoint) -> bytes:
         """The endpoint's reply or refusal. Nothing is written to the drop."""

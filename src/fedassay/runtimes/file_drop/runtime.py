@@ -18,7 +18,7 @@ from fedassay.kernel.envelope import Refusal
 from fedassay.kernel.journal import FileJournal
 from fedassay.kernel.run import Errand
 from fedassay.protocol import wire
-from fedassay.protocol.vocabulary import COORDINATOR, Message, Party, Released
+from fedassay.protocol.vocabulary import COORDINATOR, Party, Released
 from fedassay.runtimes.file_drop import letters
 from fedassay.runtimes.file_drop.letters import LetterKind, open_letter
 from fedassay.runtimes.file_drop.study import FileDropStudy
@@ -52,15 +52,17 @@ class FileDropRuntime(MessagingRuntime):
 
     name = "file-drop"
     mode = "files"
+    simulated = False
 
     def __init__(self, study: FileDropStudy, *, close: bool = False) -> None:
-        believed = {**study.announcement.parties, COORDINATOR: study.identity.public}
+        self._believed = {**study.announcement.parties, COORDINATOR: study.identity.public}
         super().__init__(
             reply_pair=study.reply_pair,
-            credentials=Credentials(identity=study.identity, roster=believed),
+            credentials=Credentials(identity=study.identity, roster=self._believed),
             asker=key_to_text(study.identity.public),
         )
         self.study = study
+        self.clients = list(study.announcement.roster)
         self.notes: list[str] = []
         """Files that were refused, in words."""
         self._close = close
@@ -72,24 +74,14 @@ class FileDropRuntime(MessagingRuntime):
         """Who was asked in the pass that was closed last, and has not answered properly."""
 
     @property
-    def simulated(self) -> bool:
-        """Never: each site holds its own rows."""
-        return False
-
-    @property
-    def clients(self) -> Sequence[str]:
-        """The sites of the announcement."""
-        return list(self.study.announcement.roster)
-
-    @property
     def rounds(self) -> int:
         """Passes that are over, in the whole study."""
-        return len(self._entries("closed"))
+        return len(self._passes.entries("closed"))
 
     @property
     def bytes_in_all(self) -> int:
         """The size of all requests and replies of the passes that are over."""
-        return sum(entry["bytes"] for kind in ("asked", "closed") for entry in self._entries(kind))
+        return sum(entry["bytes"] for entry in self._passes.entries("asked", "closed"))
 
     def close(self) -> None:
         """Let another process go on with this study."""
@@ -102,16 +94,16 @@ class FileDropRuntime(MessagingRuntime):
 
     def keep(self, name: str, prekeys: Sequence[bytes]) -> None:
         """Keep prekeys for the passes to come; the same ones come again whenever a pass is read again."""
-        known = {statement for entry in self._entries("offered") for statement in entry["prekeys"]}
+        known = {statement for entry in self._passes.entries("offered") for statement in entry["prekeys"]}
         new = [statement for statement in prekeys if statement not in known]
         if new:
             self._passes.append({"kind": "offered", "name": name, "prekeys": new})
 
     def prekeys(self, names: Sequence[str]) -> Mapping[str, bytes]:
         """The newest of each site that was never named; else that on its card, which may be named again."""
-        named = {statement for entry in self._entries("named") for statement in entry["prekeys"]}
+        named = {statement for entry in self._passes.entries("named") for statement in entry["prekeys"]}
         self._stock = {name: [card] for name, card in self.study.cards().items()}
-        for entry in self._entries("offered"):
+        for entry in self._passes.entries("offered"):
             super().keep(entry["name"], [one for one in entry["prekeys"] if one not in named])
         found = super().prekeys(names)
         missing = [name for name in names if name not in found]
@@ -152,31 +144,24 @@ class FileDropRuntime(MessagingRuntime):
         for name, data in replies.items():
             with suppress(ProtocolError, ValueError):
                 inner = envelope.opened(
-                    data,
-                    self.reply_pair,
-                    request=requests[name],
-                    sender=name,
-                    credentials=self.credentials,
+                    data, self.reply_pair, request=requests[name], sender=name, credentials=self.credentials
                 )
                 self.refusals[name] = Refusal(str(wire.decode(inner).get("refusal")))
 
     def finish(self) -> None:
         """Tell every site that the study is over."""
-        numbers = [entry["number"] for entry in self._entries("asked")]
+        numbers = [entry["number"] for entry in self._passes.entries("asked")]
         body = wire.encode({"reason": "finished"})
         for name in self.study.announcement.parties:
             self.study.write(name, LetterKind.OVER, max(numbers, default=0) + 1, body)
 
     # --- passes -----------------------------------------------------------------------------------------
 
-    def _entries(self, kind: str) -> list[Message]:
-        return [entry for entry in self._passes.entries() if entry["kind"] == kind]
-
     def _pass_of(self, leg: int, names: list[str]) -> int:
         """The number of the pass that carries this leg of this exchange: the next one, if it is new."""
         known = self._passes.find("pass", exchange=self._exchange, leg=leg)
         if known is None:
-            number = 1 + len(self._entries("pass"))
+            number = 1 + len(self._passes.entries("pass"))
             known = {"kind": "pass", "exchange": self._exchange, "leg": leg, "number": number, "of": names}
             self._passes.append(known)
         number = known["number"]
@@ -236,15 +221,14 @@ class FileDropRuntime(MessagingRuntime):
         return replies, refused
 
     def _opened(self, data: bytes, name: str, number: int, *, where: str) -> bytes:
-        announcement = self.study.announcement
         letter = open_letter(
             data,
             where=where,
             sender=name,
-            believed={**announcement.parties, COORDINATOR: self.study.identity.public},
+            believed=self._believed,
             recipient=COORDINATOR,
             kinds=(LetterKind.REPLY,),
             number=number,
-            study=announcement.study,
+            study=self.study.announcement.study,
         )
         return letter.body

@@ -1,9 +1,8 @@
 """Flower carries the messages: simulated on Ray, or deployed between machines (extra `flower`).
 
-The parts, from the outside in: `app_bundle`, `submission` (what the coordinator's person starts), `server_app`
-(runs a study next to the SuperLink), `client_app` (runs at a site), `simulation` (both in one process, on Ray);
-under them `runtime` (the `Runtime` that `fedassay.kernel.run` drives), `directory` (which node is which site),
-`post` (messages out, replies back) and `frames` (signed bytes in a Flower message).
+The parts, from the outside in: `submission` (what the coordinator's person starts), `server_app` (runs a study next
+to the SuperLink), `client_app` (runs at a site), `simulation` (both in one process, on Ray). Under them are `runtime`
+(what `fedassay.kernel.run` drives, and which node is which site) and `post` (signed messages out, replies back).
 
 Nothing else of fedassay imports this package unless Flower is asked for. Flower and Ray report usage over the
 network unless they are told not to before they are imported, so it is said here.

@@ -63,13 +63,9 @@ class FlowerDeployment(ReleaseParameters):
 # --- the cards of Flower ------------------------------------------------------------------------------------
 
 FLOWER = RuntimeCard(
-    order=20,
-    parameters=FlowerSimulation,
-    start=Named("fedassay.runtimes.flower.simulation:start"),
+    order=20, parameters=FlowerSimulation, start=Named("fedassay.runtimes.flower.simulation:start")
 )
 
 FLOWER_DEPLOYMENT = RuntimeCard(
-    order=40,
-    parameters=FlowerDeployment,
-    carry=Named("fedassay.runtimes.flower.submission:carry"),
+    order=40, parameters=FlowerDeployment, carry=Named("fedassay.runtimes.flower.submission:carry")
 )

@@ -26,11 +26,10 @@ from pathlib import Path
 
 from fedassay.crypto.identity import Credentials, Identity, key_to_text
 from fedassay.errors import UsageError
-from fedassay.kernel.sites import read_ledger
+from fedassay.kernel.sites import named_in_errors, read_ledger, read_roster, read_toml
 from fedassay.privacy.policy.disclosure import Disclosure, profile_named
 from fedassay.protocol.files import write_atomically
 from fedassay.protocol.vocabulary import COORDINATOR, Budget
-from fedassay.runtimes.flower.nodes import read_roster, read_toml
 from fedassay.runtimes.flower.submission import to_toml
 
 VARIABLE = "FEDASSAY_COORDINATOR"
@@ -81,22 +80,18 @@ class CoordinatorFile:
             budget = Budget(**content["budget"]) if "budget" in content else None
         except TypeError as error:
             raise UsageError(f"{path}: the budget has entries epsilon and delta only ({error}).") from error
+        named = content.get("disclosure")
+        with named_in_errors(path):
+            disclosure = None if named is None else profile_named(named)
         return cls(
             clients=tuple(sorted(set(roster) - set(helpers) - {COORDINATOR})),
             helpers=tuple(helpers),
             state=folder / str(content["state"]),
             ledger=read_ledger(path, content, folder / str(content["state"])),
             budget=budget,
-            disclosure=_profile(path, content.get("disclosure")),
+            disclosure=disclosure,
             credentials=Credentials(identity=Identity.load(folder / str(content["key"])), roster=roster),
         )
-
-
-def _profile(path: Path, name: object) -> Disclosure | None:
-    try:
-        return None if name is None else profile_named(name)
-    except UsageError as error:
-        raise UsageError(f"{path}: {error}") from None
 
 
 def write_coordinator(path: Path, *, key: Path, roster: Path) -> None:

@@ -61,9 +61,8 @@ class Frame:
 
 def signed_request(body: bytes, credentials: PartyKeys | None) -> Frame:
     """A request as its sender frames it."""
-    return Frame(
-        body=body, signature=b"" if credentials is None else credentials.sign(_REQUEST_PURPOSE, body)
-    )
+    signature = b"" if credentials is None else credentials.sign(_REQUEST_PURPOSE, body)
+    return Frame(body=body, signature=signature)
 
 
 def opened_request(frame: Frame, credentials: PartyKeys | None, *, sender: str) -> bytes:

@@ -1,31 +1,131 @@
-"""The Flower runtime: what `fedassay.kernel.run` drives, over any Flower grid."""
+"""The Flower runtime: what `fedassay.kernel.run` drives, over any Flower grid, and which node is which site."""
 
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
 
 from fedassay.crypto.keys import KeyPair
-from fedassay.errors import FederationError
+from fedassay.errors import FederationError, ProtocolError
 from fedassay.kernel.endpoint import Endpoint
-from fedassay.protocol.vocabulary import Party
-from fedassay.runtimes.flower.directory import Directory
-from fedassay.runtimes.flower.post import REQUEST, NodeLetter
+from fedassay.protocol import wire
+from fedassay.protocol.vocabulary import Message, Party, Randomness
+from fedassay.runtimes.flower.post import HELLO, REQUEST, Frame, NodeLetter, Out, Post, opened_reply
 from fedassay.runtimes.messaging import MessagingRuntime
 from fedassay.runtimes.simulated import Progress, silent
 
 log = logging.getLogger("fedassay.flower")
 
 LEG_TIMEOUT = 120.0
-"""Seconds that a site has for one leg before it counts as a dropout."""
+NONCE_BYTES = 32
+LARGEST_HELLO = 4096
+
+
+def answer_hello(body: bytes, *, name: str, node: int, prekeys: Sequence[bytes] = ()) -> bytes:
+    """A node's answer to "who are you": its name, the node id under which Flower knows it, and prekeys.
+
+    The node id is signed with the name, so that the answer is worth nothing to a node that had it made by
+    somebody else.
+    """
+    nonce = wire.decode(body, largest=1024).get("nonce")
+    if not isinstance(nonce, bytes) or len(nonce) != NONCE_BYTES:
+        raise ProtocolError("hello: the nonce is missing.")
+    return wire.encode({"name": name, "node": str(node), "prekeys": list(prekeys)})
+
+
+@dataclass(kw_only=True)
+class Directory:
+    """Finds the nodes of the expected sites (and helpers).
+
+    Guarantee: with credentials, a node stands for a site only if it signed a fresh nonce with the key that
+    the roster has for the site. If two nodes can, the first counts.
+
+    A node works on one message after the other, whichever study it is from: a hello may have to wait for
+    another study's leg. So a node is asked once, and its answer is awaited to the end; asking again every few
+    seconds would only lengthen the queue. It is asked again if Flower says that the question was lost.
+
+    Parameters
+    ----------
+    wait : seconds to wait for sites that are not connected yet; those that do not come count as dropouts.
+    timeout : seconds that a site has for one leg before it counts as a dropout, and beyond `wait` for nodes that are
+        connected and have not said yet who they are.
+    """
+
+    post: Post
+    expected: Collection[str]
+    randomness: Randomness = field(repr=False)
+    wait: float = 60.0
+    timeout: float = LEG_TIMEOUT
+    nodes: dict[str, int] = field(default_factory=dict)
+    prekeys: dict[str, tuple[bytes, ...]] = field(default_factory=dict)
+    """What the sites have offered with their answers."""
+
+    def find(self) -> dict[str, int]:
+        """Name to node id of everyone who could be found; whoever has been found is not looked for again."""
+        deadline = time.monotonic() + self.wait
+        out: Out = {}
+        settled: set[int] = set()
+        late = False
+        while True:
+            connected = set(self.post.grid.get_node_ids())
+            new = connected - settled - _recipients(out)
+            if new and not late:
+                out |= self._ask(new)
+            settled |= self._hear(out)
+            now = time.monotonic()
+            late = now >= deadline
+            pending = _recipients(out) & connected if now < deadline + self.timeout else set()
+            if set(self.expected) <= set(self.nodes) or (late and not pending):
+                return dict(self.nodes)
+            time.sleep(self.post.interval)
+
+    def _ask(self, nodes: Collection[int]) -> Out:
+        """Ask these nodes who they are."""
+        body = wire.encode({"nonce": self.randomness.bytes(NONCE_BYTES)})
+        letters = {str(node): NodeLetter(node=node, kind=HELLO, body=body) for node in sorted(nodes)}
+        return self.post.send(letters, timeout=self.wait + self.timeout)
+
+    def _hear(self, out: Out) -> set[int]:
+        """Take the answers that have come; those who gave one, believed or not, need not be asked again."""
+        answered = set()
+        for _, letter, frame in self.post.look(out):
+            if frame is not None:
+                answered.add(letter.node)
+                name = self._believed(frame, node=letter.node, request=letter.body)
+                if name is not None:
+                    self.nodes.setdefault(name, letter.node)
+        return answered
+
+    def _believed(self, frame: Frame, *, node: int, request: bytes) -> str | None:
+        try:
+            claim: Message = wire.decode(frame.body, largest=LARGEST_HELLO)
+            name, prekeys = claim.get("name"), claim.get("prekeys")
+            if claim.get("node") != str(node) or not isinstance(name, str) or name not in self.expected:
+                raise ProtocolError("hello: it is from nobody who is expected.")
+            opened_reply(frame, self.post.credentials, sender=name, request=request)
+            if not isinstance(prekeys, list) or not all(isinstance(one, bytes) for one in prekeys):
+                raise ProtocolError("hello: it has no list of prekeys.")
+            self.prekeys.setdefault(name, tuple(prekeys))
+        except ProtocolError as error:
+            log.warning("node %d: %s", node, error)
+            return None
+        return name
+
+
+def _recipients(out: Out) -> set[int]:
+    return {letter.node for _, letter in out.values()}
+
+
+# --- the runtime --------------------------------------------------------------------------------------------
 
 
 Warn = Callable[[str], None]
 """Called with a sentence about something that went wrong and did not end the run."""
 
-
-def _log(message: str) -> None:
-    log.warning("%s", message)
+_LOGGED = partial(log.warning, "%s")
 
 
 class FlowerRuntime(MessagingRuntime):
@@ -57,38 +157,20 @@ class FlowerRuntime(MessagingRuntime):
         simulated: bool,
         local: Endpoint | None = None,
         helpers: Sequence[str] = (),
-        timeout: float = LEG_TIMEOUT,
         progress: Progress = silent,
-        warn: Warn = _log,
+        warn: Warn = _LOGGED,
         truncated: Callable[[], int] | None = None,
     ) -> None:
-        super().__init__(reply_pair=reply_pair, credentials=directory.credentials, asker=asker)
+        super().__init__(reply_pair=reply_pair, credentials=directory.post.credentials, asker=asker)
         self.mode = "simulation" if simulated else "deployment"
-        self._clients = list(clients)
+        self.clients, self.simulated = list(clients), simulated
+        self.helpers = [] if local is None else [local.name, *helpers]
         self._directory = directory
-        self._simulated = simulated
         self._local = local
-        self._remote = list(helpers)
-        self._timeout = timeout
         self._progress = progress
         self._warn = warn
         self._truncated = truncated
         self._nodes: dict[str, int] | None = None
-
-    @property
-    def simulated(self) -> bool:
-        """Whether one machine holds all rows."""
-        return self._simulated
-
-    @property
-    def clients(self) -> Sequence[str]:
-        """The names of all clients."""
-        return list(self._clients)
-
-    @property
-    def helpers(self) -> Sequence[str]:
-        """The server on this machine, and those at nodes."""
-        return [] if self._local is None else [self._local.name, *self._remote]
 
     @property
     def truncated(self) -> int | None:
@@ -102,7 +184,7 @@ class FlowerRuntime(MessagingRuntime):
         """
         if self._nodes is None:
             found = self._directory.find()
-            if not set(found) & set(self._clients):
+            if not set(found) & set(self.clients):
                 raise FederationError("flower: no site is connected; start the SuperNodes and submit again.")
             self._nodes = found
             for name, prekeys in self._directory.prekeys.items():
@@ -135,7 +217,7 @@ class FlowerRuntime(MessagingRuntime):
         }
         replies = self._directory.post.deliver(
             letters,
-            timeout=self._timeout,
+            timeout=self._directory.timeout,
             arrived=lambda done, total: self._progress(leg, done, len(requests)),
         )
         self._tell_losses(leg, missing=requests.keys() - nodes, mute=letters.keys() - replies)
@@ -146,6 +228,6 @@ class FlowerRuntime(MessagingRuntime):
             self._warn(f"leg {leg + 1}: no connected node answers for {', '.join(sorted(missing))}.")
         if mute:
             self._warn(
-                f"leg {leg + 1}: no valid answer within {self._timeout:g} seconds from "
+                f"leg {leg + 1}: no valid answer within {self._directory.timeout:g} seconds from "
                 f"{', '.join(sorted(mute))}."
             )

@@ -41,9 +41,8 @@ from fedassay.protocol import wire
 from fedassay.protocol.vocabulary import Message as WireMessage
 from fedassay.runtimes import flower
 from fedassay.runtimes.flower.card import FlowerSimulation
-from fedassay.runtimes.flower.directory import Directory, answer_hello
 from fedassay.runtimes.flower.post import HELLO, REQUEST, Frame, NodeLetter, Out, Post
-from fedassay.runtimes.flower.runtime import LEG_TIMEOUT, FlowerRuntime
+from fedassay.runtimes.flower.runtime import LEG_TIMEOUT, Directory, FlowerRuntime, answer_hello
 from fedassay.runtimes.simulated import SERVERS, Progress, SimulatedFederation, SimulatedRuntime, silent
 
 # --- the rows of a simulation on disk -----------------------------------------------------------------------
@@ -308,7 +307,11 @@ def simulated(
     with _quiet(), _Flower(cast) as flower:
         post = _LivePost(grid=flower.start(), interval=0.1, together=len(cast.names), flower=flower)
         directory = Directory(
-            post=post, expected=cast.names, randomness=randomness.child("hello"), wait=_STARTUP
+            post=post,
+            expected=cast.names,
+            randomness=randomness.child("hello"),
+            wait=_STARTUP,
+            timeout=timeout,
         )
         yield FlowerRuntime(
             clients=cast.clients,
@@ -317,7 +320,6 @@ def simulated(
             simulated=True,
             local=cast.local,
             helpers=cast.helpers,
-            timeout=timeout,
             progress=progress,
             truncated=truncated,
         )
@@ -339,10 +341,7 @@ def simulated_federation(federation: SimulatedFederation) -> Iterator[FlowerRunt
         cast = Cast(
             clients=tuple(rows.clients),
             endpoint=SpooledClients(
-                spool=spool,
-                randomness=randomness,
-                split_key=federation.split_key,
-                holdout=federation.holdout,
+                spool=spool, randomness=randomness, split_key=federation.split_key, holdout=federation.holdout
             ),
             helpers=(second,) if federation.helpers else (),
             local=local,

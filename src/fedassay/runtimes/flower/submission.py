@@ -50,7 +50,8 @@ def write_app(folder: Path, *, components: dict[str, str] | None = None) -> Path
     path = folder / "pyproject.toml"
     if path.exists() and "fedassay" not in path.read_text(encoding="utf-8"):
         raise UsageError(f"{path}: exists and is not an app of fedassay; give another folder.")
-    config = FlowerStudy(name="study").to_config()
+    # Who names another trust model must not inherit the parameters of this one.
+    config = FlowerStudy(name="study").to_config() | {"privacy-parameters": "{}"}
     lines = [
         "# Written by `fedassay flower app`. fedassay must be installed on the SuperLink's machine,",
         "# on every node, and where `fedassay flower submit` is called.",
@@ -285,10 +286,12 @@ def _flwr() -> str:
 
 def carry(parameters: FlowerDeployment, study: StudyRun) -> Result:
     """Submit the study and bring its result back; the same name goes on with what broke off."""
-    asked = FlowerStudy.under(
-        study.name,
-        study.agenda,
-        study.setting(clients=0),
+    asked = FlowerStudy(
+        name=study.name,
+        agenda=study.agenda,
+        trust=study.trust,
+        budget=study.budget,
+        protection=study.protection,
         timeout=parameters.timeout,
         wait=parameters.wait,
     )

@@ -43,7 +43,7 @@ class InProcess(SimulationParameters):
     def require(self, queries: Iterable[Query[Any]]) -> None:
         """Refuse what cannot be drawn in aggregate, if it would be."""
         if self.mode == "aggregate":
-            from fedassay.runtimes.in_process.aggregate import require_sum
+            from fedassay.runtimes.in_process.runtime import require_sum
 
             for query in queries:
                 require_sum(query)
@@ -54,6 +54,6 @@ class InProcess(SimulationParameters):
 IN_PROCESS = RuntimeCard(
     order=10,
     parameters=InProcess,
-    start=Named("fedassay.runtimes.in_process.faithful:start"),
+    start=Named("fedassay.runtimes.in_process.runtime:start"),
     in_this_process=True,
 )

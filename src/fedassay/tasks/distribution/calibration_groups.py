@@ -22,13 +22,12 @@ from scipy.linalg import orth
 from scipy.special import gammaincc, logit
 
 from fedassay.estimation.calibration_error import Buckets, equi_depth_edges
-from fedassay.estimation.evidence import Evidence
+from fedassay.estimation.evidence import ENOUGH, Evidence
 from fedassay.estimation.least_squares import LeastSquares
 from fedassay.estimation.metric import Undefined
 from fedassay.protocol.arrays import Floats
 from fedassay.protocol.vocabulary import Noise
 from fedassay.summaries.bounded_sums import ONE, GroupTotals
-from fedassay.tasks.distribution.score_groups import enough_rows
 
 # --- what a test statistic looks like if a model is right and there is --------------------------------------
 
@@ -221,6 +220,36 @@ def table(edges: tuple[float, ...], rows: Floats, observed: Floats, expected: Fl
         {name: float(value) for name, value in zip(names, values, strict=True)}
         for values in zip(*columns, strict=True)
     ]
+
+
+def enough_rows(rows: Floats, deviation: Callable[[int, int], float]) -> list[int]:
+    """Where to cut a row of groups so that each part has enough rows: more than none, and than noise could feign.
+
+    Parameters
+    ----------
+    rows : of each group, as released.
+    deviation : the noise standard deviation of the rows of the groups from i up to but not j.
+
+    Each part ends as soon as it has `ENOUGH` noise standard deviations of rows; what is left over at the end joins the
+    part before it, and so on until that has enough. If there are not enough rows in all, the answer has no part.
+
+    Examples
+    --------
+    >>> enough_rows(np.array([100.0, 3.0, 50.0, 2.0]), lambda i, j: 5.0)
+    [0, 1, 4]
+    """
+
+    def enough(start: int, end: int) -> bool:
+        total = float(rows[start:end].sum())
+        return total > 0 and total >= ENOUGH * deviation(start, end)
+
+    starts = [0]
+    for end in range(1, len(rows)):
+        if enough(starts[-1], end):
+            starts.append(end)
+    while starts and not enough(starts[-1], len(rows)):
+        starts.pop()
+    return [*starts, len(rows)] if starts else [0]
 
 
 def from_totals(totals: GroupTotals, noise: Noise) -> CalibrationGroups:

@@ -16,14 +16,12 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from fedassay.errors import UsageError
-from fedassay.estimation import curves
 from fedassay.estimation.count_noise import LeafCovariance, LevelReports, NodeNoise, PrefixNoise
 from fedassay.estimation.curves import NOISE_SHARE, dkw_half_width, half_width_of, report_half_width
-from fedassay.estimation.evidence import Evidence, enough, plausible
+from fedassay.estimation.evidence import enough, plausible
 from fedassay.estimation.intervals import z_value
 from fedassay.estimation.least_squares import LeastSquares, bit_variances, reporting_clients
 from fedassay.estimation.metric import Undefined
-from fedassay.estimation.ranking import roc_auc
 from fedassay.protocol.arrays import Floats, Ints
 from fedassay.protocol.vocabulary import Noise
 from fedassay.summaries.distribution.grid import ValueGrid
@@ -79,7 +77,7 @@ class ReleasedCurve:
     def monotone(self) -> Floats:
         """The closest non-decreasing shares in [0, 1]."""
         rows = self.require_rows()
-        return isotonic(self.sums[1:], top=rows).curve / rows
+        return isotonic(self.sums[1:], top=rows) / rows
 
     def share_variances(self, shares: Floats | float, places: Ints | slice = slice(None)) -> Floats:
         """The noise variance of F_r/F_N where the true shares are these, at places r-1 from 0; all by default.
@@ -192,26 +190,21 @@ class Shown:
         few rows.
         """
         rows, sums = curve.require_rows(), curve.sums[1:]
-        places = shown_places(curve.grid, smoothed_points)
+        places = spread_out(curve.grid.named, smoothed_points)
         some = places if smoothed_points is not None else np.arange(len(sums))
         if curve.exact or smoothing == "none":
             values = np.clip(sums[some] / rows, 0.0, 1.0)
         elif smoothing == "isotonic":
-            values = isotonic(sums[some], top=rows).curve / rows
+            values = isotonic(sums[some], top=rows) / rows
         else:
             tree = {"l1": l1, "l2": l2}[smoothing]
-            values = tree(sums, top=rows, points=some).curve / rows
+            values = tree(sums, top=rows, points=some) / rows
         return cls(places=places, values=np.minimum(values[: len(places)], 1.0))
 
     def first_above(self, share: float) -> int | None:
         """The place of the first value that is not below a share, rounding aside; None if all are."""
         reached = self.values >= share - 1e-12
         return int(self.places[int(np.argmax(reached))]) if reached.any() else None
-
-
-def shown_places(grid: ValueGrid, smoothed_points: int | None) -> Ints:
-    """The places of the points that are shown."""
-    return spread_out(grid.named, smoothed_points)
 
 
 def spread_out(count: int, most: int | None) -> Ints:
@@ -293,13 +286,7 @@ def binomial_margins(quantile: float, rows: float, *, level: float) -> tuple[flo
 
 def undefined_entry(quantile: float, reason: Undefined, *, level: float) -> Entry:
     """A quantile that has no value, and why."""
-    return {
-        "quantile": quantile,
-        "value": None,
-        "interval": None,
-        "level": level,
-        "reason": str(reason),
-    }
+    return {"quantile": quantile, "value": None, "interval": None, "level": level, "reason": str(reason)}
 
 
 def entry_at(grid: ValueGrid, quantile: float, place: int, *, ends: tuple[int, int], level: float) -> Entry:
@@ -330,14 +317,6 @@ def _end_leaf(grid: ValueGrid, place: int) -> str | None:
 
 
 # --- from two released distributions ------------------------------------------------------------------------
-
-
-def ranking_results(evidence: Evidence, *, level: float) -> dict[str, Any]:
-    """``roc_curve`` and ``roc_auc``, as in an evaluation; ``value > threshold`` predicts positive."""
-    return {
-        "roc_curve": curves.roc_curve(evidence, level=level),
-        "roc_auc": roc_auc(evidence, level=level).to_json(),
-    }
 
 
 def area_between(fpr: ArrayLike, tpr: ArrayLike, other_fpr: ArrayLike, other_tpr: ArrayLike) -> float:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from fedassay.errors import ParameterError
-from fedassay.estimation.intervals import Estimate, unbounded
+from fedassay.estimation.curves import roc_curve
 from fedassay.estimation.metric import Undefined
+from fedassay.estimation.ranking import roc_auc
 from fedassay.protocol.arrays import Floats
 from fedassay.protocol.vocabulary import Released, Setting, Step, Sum
 from fedassay.summaries.distribution.grid import ValueGrid, power_of_two
@@ -20,101 +21,18 @@ from fedassay.tasks.distribution.curve import (
     ReleasedCurve,
     Shown,
     quantile_entry,
-    ranking_results,
-    shown_places,
     spread_out,
     undefined_entry,
 )
-from fedassay.tasks.distribution.mechanisms import chosen, name_of
+from fedassay.tasks.distribution.mechanisms import check_precision, chosen, name_of
 from fedassay.tasks.distribution.parameters import EcdfParameters
-from fedassay.tasks.distribution.precision import check_precision
-from fedassay.tasks.distribution.search import rounded_up
+from fedassay.tasks.distribution.search import counted, rounded_up
 from fedassay.tasks.distribution.stored import Release
 
 # --- from a release to the ``results`` of an ecdf -----------------------------------------------------------
 
 MOST_LISTED = 4096
 """Lists of a result have at most so many points."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Description:
-    """How results are shown: the level of bands and intervals, and the smoothing (see `Ecdf`)."""
-
-    level: float
-    smoothing: str
-    smoothed_points: int | None
-
-    def results(self, release: Release, *, quantiles: Sequence[float]) -> dict[str, Any]:
-        """Everything that a release says.
-
-        Lists have one entry per point; those of a curve with too few rows are empty, and there is a `reason`.
-        """
-        grid = release.summary.grid
-        places = shown_places(grid, self.smoothed_points)
-        listed = places[spread_out(len(places), MOST_LISTED)]
-        of_all, entries = self._read(release.everyone, quantiles)
-        results = {
-            "points": _list(grid.thresholds[listed]),
-            **of_all,
-            "level": self.level,
-            "quantiles": entries,
-        }
-        if release.summary.labelled:
-            for name in ("positives", "negatives"):
-                results[name], _ = self._read(release.named(name), ())
-            results |= ranking_results(release.evidence, level=self.level)
-        return {
-            **results,
-            "mechanism": name_of(release.summary, release.noise),
-            "smoothing": self.smoothing,
-            "smoothed_points": self.smoothed_points,
-            "noise": release.noise.to_message(),
-            "distribution": release.to_json(),
-        }
-
-    def notes(self, grid: ValueGrid) -> list[str]:
-        """What a reader should know about the lists."""
-        shown = len(shown_places(grid, self.smoothed_points))
-        if shown <= MOST_LISTED:
-            return []
-        return [
-            f"Of {shown:,} points, {MOST_LISTED:,} are listed, evenly spread; all are in the stored distribution, from "
-            "which later quantiles are read."
-        ]
-
-    def _read(self, curve: ReleasedCurve, quantiles: Sequence[float]) -> tuple[dict[str, Any], list[Entry]]:
-        """The lists of a curve and the entries of quantiles."""
-        try:
-            shown = Shown.of(curve, smoothing=self.smoothing, smoothed_points=self.smoothed_points)
-        except Undefined as reason:
-            empty: dict[str, Any] = {name: [] for name in ("values", "lower", "upper")}
-            errors: dict[str, list[float]] = {"sampling": [], "privacy": []}
-            lists = {**empty, "standard_error": errors, "rows": self._rows(curve), "reason": str(reason)}
-            return lists, [undefined_entry(q, reason, level=self.level) for q in quantiles]
-        entries = [quantile_entry(curve, shown, q, level=self.level) for q in quantiles]
-        return {**self._lists(curve, shown), "rows": self._rows(curve)}, entries
-
-    def _lists(self, curve: ReleasedCurve, shown: Shown) -> dict[str, Any]:
-        kept = spread_out(len(shown.places), MOST_LISTED)
-        places, values = shown.places[kept], shown.values[kept]
-        lower, upper = curve.band(level=self.level)
-        return {
-            "values": _list(values),
-            # A band is about the truth, and made of what was released; smoothing may move a value out of it.
-            "lower": _list(np.minimum(lower[places], values)),
-            "upper": _list(np.maximum(upper[places], values)),
-            "standard_error": {
-                "sampling": _list(np.sqrt(values * (1 - values) / curve.rows)),
-                "privacy": _list(np.sqrt(curve.share_variances(values, places))),
-            },
-        }
-
-    def _rows(self, curve: ReleasedCurve) -> dict[str, Any]:
-        """How many rows there are: a count of these rows, so that only noise makes it uncertain."""
-        variance = 0.0 if curve.exact else curve.law.total
-        estimate = Estimate(value=curve.rows, sampling_variance=0.0, privacy_variance=variance)
-        return unbounded(estimate, level=self.level, lowest=0.0).to_json()
 
 
 def _list(values: Floats) -> list[float]:
@@ -191,14 +109,71 @@ class Ecdf(EcdfParameters):
             # One fewer than leaves: what lies above the last point has a leaf too.
             grid = ValueGrid.of(quantile_points(first.everyone, grid.points - 1))
         release = yield from self._release(grid, setting, share=share)
-        description = Description(
-            level=self.level, smoothing=self.smoothing, smoothed_points=self.smoothed_points
-        )
         return {
-            **description.results(release, quantiles=self.quantiles),
+            **self._described(release),
             "grid": self._described_grid(release, first),
-            "notes": self._notes(release, first) + description.notes(release.summary.grid),
+            "notes": self._notes(release, first),
         }
+
+    def _described(self, release: Release) -> dict[str, Any]:
+        """Everything that a release says.
+
+        Lists have one entry per point; those of a curve with too few rows are empty, and there is a `reason`.
+        """
+        grid = release.summary.grid
+        places = spread_out(grid.named, self.smoothed_points)
+        listed = places[spread_out(len(places), MOST_LISTED)]
+        of_all, entries = self._read(release.everyone, self.quantiles)
+        results = {
+            "points": _list(grid.thresholds[listed]),
+            **of_all,
+            "level": self.level,
+            "quantiles": entries,
+        }
+        if release.summary.labelled:
+            for name in ("positives", "negatives"):
+                results[name], _ = self._read(release.named(name), ())
+            # As in an evaluation: ``value > threshold`` predicts positive.
+            results["roc_curve"] = roc_curve(release.evidence, level=self.level)
+            results["roc_auc"] = roc_auc(release.evidence, level=self.level).to_json()
+        return {
+            **results,
+            "mechanism": name_of(release.summary, release.noise),
+            "smoothing": self.smoothing,
+            "smoothed_points": self.smoothed_points,
+            "noise": release.noise.to_message(),
+            "distribution": release.to_json(),
+        }
+
+    def _read(self, curve: ReleasedCurve, quantiles: Sequence[float]) -> tuple[dict[str, Any], list[Entry]]:
+        """The lists of a curve and the entries of quantiles."""
+        try:
+            shown = Shown.of(curve, smoothing=self.smoothing, smoothed_points=self.smoothed_points)
+        except Undefined as reason:
+            empty: dict[str, Any] = {name: [] for name in ("values", "lower", "upper")}
+            errors: dict[str, list[float]] = {"sampling": [], "privacy": []}
+            lists = {**empty, "standard_error": errors, "rows": self._rows(curve), "reason": str(reason)}
+            return lists, [undefined_entry(q, reason, level=self.level) for q in quantiles]
+        entries = [quantile_entry(curve, shown, q, level=self.level) for q in quantiles]
+        return {**self._lists(curve, shown), "rows": self._rows(curve)}, entries
+
+    def _lists(self, curve: ReleasedCurve, shown: Shown) -> dict[str, Any]:
+        kept = spread_out(len(shown.places), MOST_LISTED)
+        places, values = shown.places[kept], shown.values[kept]
+        lower, upper = curve.band(level=self.level)
+        return {
+            "values": _list(values),
+            # A band is about the truth, and made of what was released; smoothing may move a value out of it.
+            "lower": _list(np.minimum(lower[places], values)),
+            "upper": _list(np.maximum(upper[places], values)),
+            "standard_error": {
+                "sampling": _list(np.sqrt(values * (1 - values) / curve.rows)),
+                "privacy": _list(np.sqrt(curve.share_variances(values, places))),
+            },
+        }
+
+    def _rows(self, curve: ReleasedCurve) -> dict[str, Any]:
+        return counted(curve.rows, 0.0 if curve.exact else curve.law.total, level=self.level)
 
     def _release(self, grid: ValueGrid, setting: Setting, *, share: float) -> Generator[Step, Any, Release]:
         summary = chosen(self._leaves(grid), setting, mechanism=self.mechanism, share=share)
@@ -228,15 +203,7 @@ class Ecdf(EcdfParameters):
         )
 
     def _leaves(self, grid: ValueGrid) -> ValueTree:
-        return ValueTree(
-            lower=grid.lower,
-            upper=grid.upper,
-            points=grid.points,
-            spacing=grid.spacing,
-            given=grid.given,
-            labelled=self.labelled,
-            public_labels=self.public_labels,
-        )
+        return ValueTree(**asdict(grid), labelled=self.labelled, public_labels=self.public_labels)
 
     def _described_grid(self, release: Release, first: Release | None) -> dict[str, Any]:
         grid = release.summary.grid
@@ -266,5 +233,11 @@ class Ecdf(EcdfParameters):
         if self.mechanism != "auto" and release.noise.variance == 0:
             notes.append(
                 "There is no noise, so that all mechanisms are the same: counts per leaf were summed."
+            )
+        shown = len(spread_out(release.summary.grid.named, self.smoothed_points))
+        if shown > MOST_LISTED:
+            notes.append(
+                f"Of {shown:,} points, {MOST_LISTED:,} are listed, evenly spread; all are in the stored distribution, "
+                "from which later quantiles are read."
             )
         return notes

@@ -19,10 +19,12 @@ from fedassay.summaries.distribution.grid import power_of_two
 from fedassay.summaries.distribution.tree import ValueSummary, ValueTree
 from fedassay.tasks.distribution.ecdf import FIRST_SHARE, Ecdf
 from fedassay.tasks.distribution.hosmer_lemeshow import HosmerLemeshow
-from fedassay.tasks.distribution.mechanisms import MECHANISMS, chosen, name_of
-from fedassay.tasks.distribution.precision import (
+from fedassay.tasks.distribution.mechanisms import (
+    MECHANISMS,
+    chosen,
     expected_curve,
     mean_variance,
+    name_of,
     noise_half_width,
     quantile_errors,
 )
@@ -32,22 +34,6 @@ from fedassay.tasks.evaluation.evaluate import Evaluate
 from fedassay.tasks.evaluation.forecast import released_histogram
 from fedassay.tasks.expectation import PlannedStudy
 from fedassay.tasks.forecast import Details, DetailTable, Forecast, Prediction
-
-
-@dataclass(frozen=True, kw_only=True)
-class BandErrors:
-    """Errors of a distribution function by one mechanism.
-
-    Parameters
-    ----------
-    noise : the most that noise adds to the half-width of the band (``--precision`` is compared with this).
-    band : half the width of the simultaneous band at its widest, sampling included.
-    deviation : the standard deviation of the noise in the share of rows up to a typical point.
-    """
-
-    noise: float
-    band: float
-    deviation: float
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,7 +61,7 @@ class DistributionForecast(Forecast[Ecdf]):
             errors = self.errors(study, *self.release(study, self.task.mechanism))
         except Undefined as problem:
             return {name: Prediction(width=math.inf, reason=str(problem)) for name in names}
-        return {name: Prediction(width=getattr(errors, name)) for name in names}
+        return {name: Prediction(width=errors[name]) for name in names}
 
     def release(self, study: PlannedStudy, mechanism: str) -> tuple[ValueSummary, Noise]:
         """What a mechanism would ask for, over a range of length 1, and its noise."""
@@ -93,16 +79,20 @@ class DistributionForecast(Forecast[Ecdf]):
         summary = chosen(leaves, study.setting, mechanism=mechanism)
         return summary, study.setting.noise(Sum(of=summary))
 
-    def errors(self, study: PlannedStudy, summary: ValueSummary, noise: Noise) -> BandErrors:
-        """Errors of a release; `Undefined` where there will be no curve."""
+    def errors(self, study: PlannedStudy, summary: ValueSummary, noise: Noise) -> dict[str, float]:
+        """Errors of a release, as shares of the rows; `Undefined` where there will be no curve.
+
+        ``standard_deviation`` is that of the noise at a typical point, ``noise`` the most that noise adds to the
+        half-width of the band (``--precision`` is compared with this), ``band`` half its width at its widest.
+        """
         rows, level = study.rows, self.task.level
         lower, upper = expected_curve(summary, noise, rows=rows).band(level=level)
         variance = summary.classes * mean_variance(summary, noise) if noise.variance else 0.0
-        return BandErrors(
-            noise=noise_half_width(summary, noise, rows=rows, level=level),
-            band=float((upper - lower).max()) / 2,
-            deviation=math.sqrt(variance) / rows,
-        )
+        return {
+            "standard_deviation": math.sqrt(variance) / rows,
+            "noise": noise_half_width(summary, noise, rows=rows, level=level),
+            "band": float((upper - lower).max()) / 2,
+        }
 
     def notes(self, study: PlannedStudy) -> tuple[str, ...]:
         """See `Forecast`."""
@@ -139,11 +129,9 @@ class DistributionForecast(Forecast[Ecdf]):
     def _line(self, study: PlannedStudy, mechanism: str) -> dict[str, Any]:
         """The errors of one mechanism, or why there will be no curve."""
         try:
-            errors = self.errors(study, *self.release(study, mechanism))
+            return {"mechanism": mechanism, **self.errors(study, *self.release(study, mechanism))}
         except (FedassayError, Undefined) as problem:
             return {"mechanism": mechanism, "reason": str(problem)}
-        sizes = {"standard_deviation": errors.deviation, "noise": errors.noise, "band": errors.band}
-        return {"mechanism": mechanism, **sizes}
 
     def _quantiles(self, study: PlannedStudy, summary: ValueSummary, noise: Noise) -> dict[str, DetailTable]:
         """Standard errors, if there is a curve; noise counts at least as at a typical point.
@@ -152,7 +140,7 @@ class DistributionForecast(Forecast[Ecdf]):
         """
         rows = []
         try:
-            least = self.errors(study, summary, noise).deviation
+            least = self.errors(study, summary, noise)["standard_deviation"]
         except Undefined:
             return {}
         for quantile in self.task.quantiles or (0.5,):

@@ -41,88 +41,11 @@ from fedassay.tasks.distribution.calibration_groups import (
     upper_tail,
 )
 from fedassay.tasks.distribution.parameters import GroupTestMethod, HosmerLemeshowParameters
-from fedassay.tasks.distribution.published_groups import TELLING, PublishedGroups
-from fedassay.tasks.distribution.score_groups import ScoreCurve
+from fedassay.tasks.distribution.published_groups import TELLING, PublishedGroups, ScoreCurve
 from fedassay.tasks.evaluation.evaluate import Evaluate
 from fedassay.tasks.evaluation.stored import histogram_to_json
 
-# --- from groups to a verdict -------------------------------------------------------------------------------
-
 FITTED = "Q-2"
-
-
-@dataclass(frozen=True, kw_only=True)
-class GroupTestVerdict:
-    """What was asked: the method, Q, the degrees of freedom; and what has to be said anyway."""
-
-    method: str
-    groups: int
-    degrees: str
-    level: float
-    said: tuple[str, ...] = ()
-
-    def of(self, groups: CalibrationGroups) -> Metric:
-        """X² = D^T V^{-1} D against a law that has its mean and its variance under the null."""
-        degrees = self._degrees_of(groups.number)
-        mean, variance = groups.moments(groups.fitted() if self.degrees == FITTED else groups.nothing_removed)
-        return self._metric(
-            groups,
-            p_value=upper_tail(groups.statistic, mean=mean, variance=variance),
-            degrees_of_freedom=degrees,
-            null={"law": "gamma", "mean": mean, "variance": variance},
-            warnings=[*self.said, *self._fewer(groups.number), *_drowned(groups)],
-        )
-
-    def as_published(self, groups: PublishedGroups) -> Metric:
-        """H against a simulated null; without noise against χ². What χ² with Q-2 would have said is said, too."""
-        degrees, classical = self._degrees_of(groups.number), groups.number - 2
-        asymptotic = float(chdtrc(classical, max(0.0, groups.statistic))) if classical > 0 else None
-        warnings = [*self.said, *self._fewer(groups.number)]
-        if groups.exact:
-            return self._metric(
-                groups,
-                p_value=float(chdtrc(degrees, groups.statistic)),
-                asymptotic_p_value=asymptotic,
-                degrees_of_freedom=degrees,
-                null={"law": "chi-squared"},
-                warnings=warnings,
-            )
-        p_value = groups.p_value(fitted=self.degrees == FITTED)
-        reason = {} if p_value is not None else {"reason": _no_p_value(groups)}
-        return self._metric(
-            groups,
-            p_value=p_value,
-            asymptotic_p_value=asymptotic,
-            degrees_of_freedom=degrees,
-            null={"law": "simulated", "draws": DRAWS},
-            warnings=[*warnings, *_drowned(groups.foreseen_groups), *_small(groups)],
-            **reason,
-        )
-
-    def _metric(self, groups: CalibrationGroups | PublishedGroups, **details: Any) -> Metric:
-        return Metric(
-            value=groups.statistic,
-            interval=None,
-            level=self.level,
-            discretisation=groups.statistic_rounding,
-            details={"method": self.method, **details, "groups": groups.to_json()},
-        )
-
-    def _degrees_of(self, number: int) -> int:
-        if self.degrees != FITTED:
-            return number
-        if number < 3:
-            raise Undefined(f"there are {number} groups, and a model fitted to the rows needs at least 3")
-        return number - 2
-
-    def _fewer(self, number: int) -> list[str]:
-        if number == self.groups:
-            return []
-        there_are = "There is 1 group" if number == 1 else f"There are {number} groups"
-        return [
-            f"{there_are} instead of {self.groups}: quantiles of the scores coincide, or groups "
-            "had too few rows beside the noise."
-        ]
 
 
 def _drowned(groups: CalibrationGroups) -> list[str]:
@@ -201,7 +124,7 @@ class HosmerLemeshow(HosmerLemeshowParameters):
         released: Released[LabelledHistogram] = yield Sum(of=self._evaluate().histogram(setting))
         evidence = released.value.evidence(released.noise)
         try:
-            metric = self._verdict().of(from_evidence(evidence, self.groups))
+            metric = self.moment_test(from_evidence(evidence, self.groups))
         except Undefined as error:
             metric = undefined(str(error), level=self.level)
         return {
@@ -228,20 +151,79 @@ class HosmerLemeshow(HosmerLemeshowParameters):
     def _metric(self, released: Released[GroupTotals], curve: ScoreCurve) -> Metric:
         if self.method == "published":
             groups = PublishedGroups(totals=released.value, noise=released.noise, curve=curve)
-            return self._verdict().as_published(groups)
-        return self._verdict().of(from_totals(released.value, released.noise))
+            return self.published_test(groups)
+        return self.moment_test(from_totals(released.value, released.noise))
 
-    def _verdict(self) -> GroupTestVerdict:
+    @property
+    def _said(self) -> list[str]:
+        """What has to be said whatever the groups are."""
         points = power_of_two(self.points)
-        rounded = self.method != "free" and points != self.points
-        said = f"The distribution of the scores has {points:,} points, the next power of two."
-        return GroupTestVerdict(
-            method=self.method,
-            groups=self.groups,
-            degrees=self.degrees,
-            level=self.level,
-            said=(said,) if rounded else (),
+        if self.method == "free" or points == self.points:
+            return []
+        return [f"The distribution of the scores has {points:,} points, the next power of two."]
+
+    def moment_test(self, groups: CalibrationGroups) -> Metric:
+        """X² = D^T V^{-1} D against a law that has its mean and its variance under the null."""
+        degrees = self._degrees_of(groups.number)
+        mean, variance = groups.moments(groups.fitted() if self.degrees == FITTED else groups.nothing_removed)
+        return self._test(
+            groups,
+            p_value=upper_tail(groups.statistic, mean=mean, variance=variance),
+            degrees_of_freedom=degrees,
+            null={"law": "gamma", "mean": mean, "variance": variance},
+            warnings=[*self._said, *self._fewer(groups.number), *_drowned(groups)],
         )
+
+    def published_test(self, groups: PublishedGroups) -> Metric:
+        """H against a simulated null; without noise against χ². What χ² with Q-2 would have said is said, too."""
+        degrees, classical = self._degrees_of(groups.number), groups.number - 2
+        asymptotic = float(chdtrc(classical, max(0.0, groups.statistic))) if classical > 0 else None
+        warnings = [*self._said, *self._fewer(groups.number)]
+        if groups.exact:
+            return self._test(
+                groups,
+                p_value=float(chdtrc(degrees, groups.statistic)),
+                asymptotic_p_value=asymptotic,
+                degrees_of_freedom=degrees,
+                null={"law": "chi-squared"},
+                warnings=warnings,
+            )
+        p_value = groups.p_value(fitted=self.degrees == FITTED)
+        reason = {} if p_value is not None else {"reason": _no_p_value(groups)}
+        return self._test(
+            groups,
+            p_value=p_value,
+            asymptotic_p_value=asymptotic,
+            degrees_of_freedom=degrees,
+            null={"law": "simulated", "draws": DRAWS},
+            warnings=[*warnings, *_drowned(groups.foreseen_groups), *_small(groups)],
+            **reason,
+        )
+
+    def _test(self, groups: CalibrationGroups | PublishedGroups, **details: Any) -> Metric:
+        return Metric(
+            value=groups.statistic,
+            interval=None,
+            level=self.level,
+            discretisation=groups.statistic_rounding,
+            details={"method": self.method, **details, "groups": groups.to_json()},
+        )
+
+    def _degrees_of(self, number: int) -> int:
+        if self.degrees != FITTED:
+            return number
+        if number < 3:
+            raise Undefined(f"there are {number} groups, and a model fitted to the rows needs at least 3")
+        return number - 2
+
+    def _fewer(self, number: int) -> list[str]:
+        if number == self.groups:
+            return []
+        there_are = "There is 1 group" if number == 1 else f"There are {number} groups"
+        return [
+            f"{there_are} instead of {self.groups}: quantiles of the scores coincide, or groups "
+            "had too few rows beside the noise."
+        ]
 
     def _corrected(self, setting: Setting) -> _Asked:
         """The path, multiplied as serves it best, for its share of the budget; the rest for the sums."""

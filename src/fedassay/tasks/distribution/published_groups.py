@@ -1,4 +1,4 @@
-"""The statistic of Algorithm 2: four noisy sums per group, two of them in denominators.
+"""Groups of rows with neighbouring scores, and the published statistic: four noisy sums per group, two in denominators.
 
     H = Σ_j (O_1j - E_1j)²/E_1j + (O_0j - E_0j)²/E_0j           (Barczewski, Mawass and Ramon, Eq. 5)
 
@@ -15,6 +15,7 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+from scipy.optimize import isotonic_regression
 
 from fedassay.estimation.metric import Undefined
 from fedassay.protocol.arrays import Floats
@@ -27,7 +28,62 @@ from fedassay.tasks.distribution.calibration_groups import (
     simulated_tail,
     table,
 )
-from fedassay.tasks.distribution.score_groups import ScoreCurve
+from fedassay.tasks.distribution.search import inverse_by_search
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class ScoreCurve:
+    """How many rows have a score up to i/N, i = 1..N, as released: under noise it can go down.
+
+    Examples
+    --------
+    >>> curve = ScoreCurve(counts=np.array([1.0, 3.0, 2.0, 4.0]))
+    >>> curve.edges(2), curve.edges(4)
+    ((0.0, 0.5, 1.0), (0.0, 0.25, 0.5, 1.0))
+    """
+
+    counts: Floats
+
+    @property
+    def monotone(self) -> ScoreCurve:
+        """The closest curve that does not go down (least squares)."""
+        return ScoreCurve(counts=np.asarray(isotonic_regression(self.counts).x))
+
+    def edges(self, groups: int) -> tuple[float, ...]:
+        """Edges at the quantiles q/Q, q = 1..Q-1, of the released number of rows.
+
+        Each quantile is found by the search of Algorithm 1 of Barczewski, Mawass and Ramon, down to one point of the
+        grid: the upper end of the last interval, which a row can belong to. The larger of two quantiles is never
+        found below the smaller one, whatever the curve looks like: wherever the searches part, the larger one goes
+        right. Quantiles that coincide, or are found at the end, give fewer groups. Without rows there is one group.
+        """
+        N, rows = len(self.counts), float(self.counts[-1])
+        if rows <= 0:
+            return (0.0, 1.0)
+        found = {
+            inverse_by_search(lambda place: float(self.counts[place]), N, rows * q / groups)
+            for q in range(1, groups)
+        }
+        # Behind the last row there is no group.
+        inner = sorted(place for place in found if place < N - 1 and self.counts[place] < rows)
+        return (0.0, *((place + 1) / N for place in inner), 1.0)
+
+    def expected(self, edges: tuple[float, ...]) -> tuple[Floats, Floats]:
+        """The positives and negatives that each group would have if each score were right, each in mid-bin.
+
+        Examples
+        --------
+        >>> ScoreCurve(counts=np.array([4.0, 8.0])).expected((0.0, 0.5, 1.0))
+        (array([1., 3.]), array([3., 1.]))
+        """
+        N = len(self.counts)
+        rows, scores = np.diff(self.counts, prepend=0.0), (np.arange(N) + 0.5) / N
+        starts = np.rint(np.array(edges[:-1]) * N).astype(np.int64)
+        return np.add.reduceat(rows * scores, starts), np.add.reduceat(rows * (1 - scores), starts)
+
+
+# --- the statistic of Algorithm 2 ---------------------------------------------------------------------------
+
 
 TELLING = 2.0
 """A denominator is one if the expected count has at least so many standard deviations of its noise."""

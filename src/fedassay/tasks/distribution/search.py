@@ -18,7 +18,7 @@ from fedassay.estimation.metric import Undefined
 from fedassay.protocol.vocabulary import Noise, Points, Released, Setting, Step
 from fedassay.summaries.distribution.grid import power_of_two
 from fedassay.summaries.distribution.path import ValuePath
-from fedassay.tasks.distribution.curve import Entry, binomial_margins, entry_at, undefined_entry
+from fedassay.tasks.distribution.curve import binomial_margins, entry_at, undefined_entry
 from fedassay.tasks.distribution.parameters import SearchQuantilesParameters
 
 
@@ -108,11 +108,7 @@ class SearchQuantiles(SearchQuantilesParameters):
         rows, noise, evaluations = float(last.value[0]), last.noise, 1
         total_variance = noise.variance * path.overlap
         results: dict[str, Any] = {
-            "rows": unbounded(
-                Estimate(value=rows, sampling_variance=0.0, privacy_variance=total_variance),
-                level=self.level,
-                lowest=0.0,
-            ).to_json(),
+            "rows": counted(rows, total_variance, level=self.level),
             "mechanism": "path" if noise.variance else "none",
             "grid": {"spacing": self.grid, "lower": self.lower, "upper": self.upper, "points": path.points},
             "noise": noise.to_message(),
@@ -139,7 +135,10 @@ class SearchQuantiles(SearchQuantilesParameters):
                 wanted = flow.send([float(value) for value in released.value])
         except StopIteration as finished:
             found: tuple[int, ...] = finished.value
-        entries = [self._entry(q, *found[3 * k : 3 * k + 3]) for k, q in enumerate(self.quantiles)]
+        entries = [
+            entry_at(path.grid, q, found[3 * k], ends=(found[3 * k + 1], found[3 * k + 2]), level=self.level)
+            for k, q in enumerate(self.quantiles)
+        ]
         return {**results, "quantiles": entries, "evaluations": evaluations}
 
     def _margins(self, q: float, rows: float, noise: Noise) -> tuple[float, float]:
@@ -150,8 +149,11 @@ class SearchQuantiles(SearchQuantilesParameters):
         reach = z_value(self.level) * math.sqrt(variance) / rows
         return math.hypot(below, reach), math.hypot(above, reach)
 
-    def _entry(self, q: float, place: int, first: int, last: int) -> Entry:
-        return entry_at(self.summary.grid, q, place, ends=(first, last), level=self.level)
+
+def counted(rows: float, variance: float, *, level: float) -> dict[str, Any]:
+    """How many rows there are: a count of these rows, so that only noise makes it uncertain."""
+    estimate = Estimate(value=rows, sampling_variance=0.0, privacy_variance=variance)
+    return unbounded(estimate, level=level, lowest=0.0).to_json()
 
 
 def rounded_up(asked: int, used: int) -> list[str]:

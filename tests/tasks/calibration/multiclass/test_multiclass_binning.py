@@ -34,7 +34,7 @@ from fedassay.protocol.vocabulary import (
     TrustModel,
     Unit,
 )
-from fedassay.runtimes.in_process import Faithful
+from fedassay.runtimes.in_process.runtime import Faithful
 from fedassay.summaries.multiclass.binned_map import Binned, BinnedChanged
 from fedassay.summaries.multiclass.histograms import UNITS, ClassCounts
 from fedassay.tasks.calibration.multiclass.binned_flow import (

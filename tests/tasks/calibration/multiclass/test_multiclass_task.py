@@ -12,7 +12,7 @@ import pytest
 
 import fedassay
 from fedassay.data.federation import Federation, load
-from fedassay.data.split import select_pooled_part
+from fedassay.data.selection import select_pooled_part
 from fedassay.errors import UsageError
 from fedassay.kernel.run import Job, run
 from fedassay.privacy.ledger.charges import MemoryLedger

@@ -89,16 +89,15 @@ class Increments:
     last : the step of the vertex N.
     ranks : the number of the step that each of these vertices is part of, bit-reversed.
     count : the number of values that count.
-    joined_left, joined_right : the vertices that are part of the same step as the left (right) end of the block of
-        which they are the middle; None if all values count. A vertex is in one of them at most.
+    joined : the vertices that are part of the same step as the left end of the block of which they are the middle, and
+        those of the right end; None if all values count. A vertex is in one of them at most.
     """
 
     steps: Floats
     last: float
     ranks: Ints
     count: int
-    joined_left: Bools | None = None
-    joined_right: Bools | None = None
+    joined: tuple[Bools, Bools] | None = None
 
     @classmethod
     def of(cls, curve: Floats, top: float, points: Ints | None) -> Increments:
@@ -121,9 +120,12 @@ class Increments:
             last=float(steps[-1]),
             ranks=ranks,
             count=len(points),
-            joined_left=left,
-            joined_right=right,
+            joined=(left, right),
         )
+
+    def joined_middles(self, n: int) -> tuple[Bools, Bools] | None:
+        """Which middles of n blocks are joined to the left, and to the right end of their block."""
+        return None if self.joined is None else (self.joined[0][n : 2 * n], self.joined[1][n : 2 * n])
 
     def per_step(self, vertices: NDArray[T], last: float) -> NDArray[T]:
         """Values on the vertices, one per step in the natural order."""

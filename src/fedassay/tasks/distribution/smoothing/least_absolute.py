@@ -124,11 +124,12 @@ def _series(n: int, increments: Increments, parts: _Amounts, given: _Pair) -> _A
     np.minimum(most_left, most_sum - least_right, out=most[0])
     np.minimum(most_right, most_sum - least_left, out=most[1])
     np.minimum(most_sum, most_left + most_right, out=most[2])
-    if increments.joined_left is not None and increments.joined_right is not None:
+    joined = increments.joined_middles(n)
+    if joined is not None:
         # A middle that is the same step as one end: only the half between it and the other end takes anything.
         for mine, its_left, its_right in ((least, left.least, right.least), (most, left.most, right.most)):
-            np.copyto(mine, its_right, where=increments.joined_left[n : 2 * n])
-            np.copyto(mine, its_left, where=increments.joined_right[n : 2 * n])
+            np.copyto(mine, its_right, where=joined[0])
+            np.copyto(mine, its_left, where=joined[1])
     return _Amounts(least=least, most=most)
 
 
@@ -174,8 +175,9 @@ def _divided(n: int, increments: Increments, taken: _Pair, parts: _Amounts, give
         np.maximum(least_right, given[0] - to_left), np.minimum(most_right, given[1] - to_left)
     )
     from_left, from_right = taken
-    if increments.joined_left is not None and increments.joined_right is not None:
-        at_left, at_right = increments.joined_left[n : 2 * n], increments.joined_right[n : 2 * n]
+    joined = increments.joined_middles(n)
+    if joined is not None:
+        at_left, at_right = joined
         to_left = np.where(at_left, 0.0, np.where(at_right, from_right, to_left))
         to_right = np.where(at_left, from_left, np.where(at_right, 0.0, to_right))
         from_left = np.where(at_left, 0.0, from_left)
@@ -261,9 +263,10 @@ def _widen(level: int, n: int, parts: _Tables, increments: Increments) -> _Table
             _improve(best, offset, more + right[1:, d - 1], 1)
         if d < 2:
             _improve(best[1:], offset[1:], less + right[: rows - 1, d + 1], -1)
-    if increments.joined_left is not None and increments.joined_right is not None:
-        np.copyto(cost, right[:rows], where=increments.joined_left[n : 2 * n])
-        np.copyto(cost, left[:rows], where=increments.joined_right[n : 2 * n])
+    joined = increments.joined_middles(n)
+    if joined is not None:
+        np.copyto(cost, right[:rows], where=joined[0])
+        np.copyto(cost, left[:rows], where=joined[1])
     return _Tables(cost=cost, choice=choice, inside=parts.inside[:n] + parts.inside[n:] + step)
 
 
@@ -274,8 +277,9 @@ def _improve(best: Floats, offset: Offsets, cost: Floats, candidate: int) -> Non
 
 def _joined_choice(n: int, increments: Increments, choice: Offsets) -> Offsets:
     """Middles that are the same step as an end have its λ: z = x, or z = y."""
-    if increments.joined_left is None or increments.joined_right is None:
+    joined = increments.joined_middles(n)
+    if joined is None:
         return choice
-    to_left, to_right = increments.joined_left[n : 2 * n], increments.joined_right[n : 2 * n]
+    to_left, to_right = joined
     difference = np.array([-1, 0, 1], dtype=np.int8)[:, None]
     return np.where(to_left, np.int8(0), np.where(to_right, difference, choice))

@@ -39,8 +39,8 @@ def least_squares(increments: Increments) -> tuple[Floats, float, int]:
     """
     levels = _levels(increments)
     free = increments.steps < 0
-    if increments.joined_left is not None and increments.joined_right is not None:
-        free |= increments.joined_left | increments.joined_right
+    if increments.joined is not None:
+        free |= increments.joined[0] | increments.joined[1]
     lefts, rights = np.empty(len(increments)), np.empty(len(increments))
     rounds = 0
     while True:
@@ -197,15 +197,13 @@ def _levels(increments: Increments) -> list[_Level]:
     edges = _Blocks(np.ones(count // 2), *np.zeros((4, count // 2)))
     levels: list[_Level] = []
     for n in halves(count):
-        here, joined = slice(n, 2 * n), None
-        if increments.joined_left is not None and increments.joined_right is not None:
-            joined = increments.joined_left[here], increments.joined_right[here]
+        here = slice(n, 2 * n)
         alpha, beta, gamma = middles[:, here]
         one_if_free, ground, current = scratch[:, :n]
         level = _Level(
             n=n,
             steps=increments.steps[here],
-            joined=joined,
+            joined=increments.joined_middles(n),
             left=_Blocks(*blocks[:, 2 * n : 3 * n]) if levels else edges,
             right=_Blocks(*blocks[:, 3 * n : 4 * n]) if levels else edges,
             whole=_Blocks(*blocks[:, here]),

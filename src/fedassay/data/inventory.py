@@ -1,6 +1,7 @@
-"""The names that occur in a column: subgroups that nobody has declared, and the names of clients.
+"""The names that occur in the data: subgroups that nobody has declared, clients, and the features of a regression.
 
-Only for simulations: in a release, that a name occurs at all is information about somebody's rows.
+Names of groups and clients are only for simulations: in a release, that a name occurs at all is information about
+somebody's rows.
 """
 
 from __future__ import annotations
@@ -11,12 +12,14 @@ from typing import Any
 import pyarrow as pa
 
 from fedassay.data.findings import listed, raise_first
-from fedassay.data.numbers import to_clients
+from fedassay.data.lists import first_length, lengths_of
+from fedassay.data.numbers import is_list, plain, to_clients
 from fedassay.data.partition import Partition
 from fedassay.data.scan import Scan
-from fedassay.data.schema import Columns
+from fedassay.data.schema import FEATURES, Columns
 from fedassay.data.sources import Folder, open_source
 from fedassay.data.tables import NoRows, Table, reading
+from fedassay.data.wide import list_names
 from fedassay.errors import DataError
 from fedassay.summaries.grouped_histogram import LONGEST_NAME, MOST_GROUPS, OTHER
 
@@ -106,3 +109,46 @@ def _tables(data: Any) -> list[Table]:
     source = open_source(data)
     tables = list(source.sites.values()) if isinstance(source, Folder) else [source]
     return [table for table in tables if not isinstance(table, NoRows)]
+
+
+def feature_names(names: str, source: Any) -> tuple[str, ...]:
+    """The name of each feature, in the order of the columns of a batch.
+
+    Several names are what they are, and the data are not opened. A single one may be a column of lists, whose entries
+    are called ``x[0]``, ``x[1]``, .., or stand for numbered columns, which keep their names. Of a folder, the first
+    file that has rows says so.
+
+    Edge cases: where nothing can be found out (no rows, no such column), the names as given: `federation.load` says
+    what is wrong. An Arrow stream is used up; see `groups.reread`.
+
+    Examples
+    --------
+    >>> feature_names("age, bmi", None)
+    ('age', 'bmi')
+    >>> feature_names("x", {"x": [[1.0, 2.0]], "y": [1]}), feature_names("z", {"z_1": [1], "z_2": [2]})
+    (('x[0]', 'x[1]'), ('z_1', 'z_2'))
+    """
+    columns = Columns(names={FEATURES: names})
+    named = columns.named(FEATURES)
+    if len(named) > 1:
+        return named
+    opened = open_source(source)
+    for table in opened.sites.values() if isinstance(opened, Folder) else (opened,):
+        found = columns.in_table(table.names)[FEATURES]
+        if found and found != named:
+            return found
+        if table.names.count(named[0]) == 1 and (known := _of_column(table, named[0])):
+            return known
+    return named
+
+
+def _of_column(table: Table, name: str) -> tuple[str, ...]:
+    """The names of what is in one column; none if it has no rows."""
+    for batch in table.batches([name]):
+        array = batch.column(0)
+        width = first_length(lengths_of(array)) if is_list(plain(array)) else None
+        if width is not None:
+            return list_names(name, width)
+        if len(array) and not is_list(plain(array)):
+            return (name,)
+    return ()

@@ -1,4 +1,8 @@
-"""The fit part (of two halves) and the held-out part of the data: secret coins for each unit, the same in every run.
+"""What a client does to its rows before they are measured: fit and held-out parts, and at most so many rows.
+
+The bound on the rows of a client is the one from which the noise for the unit "client" is computed. Which rows stay is
+decided by fresh randomness each time, uniformly over all subsets, so that the rows left out do not depend on their
+values or their order. Which rows are held out is decided by secret coins for each unit, the same in every run.
 
 Why releases from different parts cost the largest and not the sum of their budgets
 -----------------------------------------------------------------------------------
@@ -17,7 +21,7 @@ them keeps the bound.
 
 What this needs: a random key of the site that it does not publish, and rows that keep their position between
 two releases. If a file is rewritten between a release of one part and a release of the other, a row may take part
-in both, and the two budgets add up: a real site notices by its fingerprint (`holdings.py`), and its ledger then
+in both, and the two budgets add up: a real site notices by its fingerprint (`stores.take_stock`), and its ledger then
 counts every further release for all rows.
 """
 
@@ -32,14 +36,169 @@ from cryptography.hazmat.primitives.ciphers.algorithms import AES256
 from cryptography.hazmat.primitives.ciphers.modes import ECB
 from numpy.typing import NDArray
 
-from fedassay.data.bounds import numbered
 from fedassay.data.federation import Federation
 from fedassay.data.names import RowNames
 from fedassay.data.schema import CLIENT
-from fedassay.data.tables import DerivedRows, PooledRows, batch_length, kept
+from fedassay.data.tables import DerivedRows, PooledRows, batch_length, count_rows, kept
 from fedassay.errors import UsageError
-from fedassay.protocol.vocabulary import Batch, Part, Rows, Unit
+from fedassay.protocol.vocabulary import Batch, Part, Plan, Randomness, Rows, Unit
 from fedassay.tasks.shared_parameters import HOLDOUT
+
+# --- at most so many rows -----------------------------------------------------------------------------------
+
+
+Mask = NDArray[np.bool_]
+Whole = NDArray[np.int64]
+
+_WORDS = 2**64
+_KEYS_AT_ONCE = 2**20
+
+
+def limit_rows(rows: Rows, most: int, randomness: Randomness) -> tuple[Rows, int]:
+    """At most `most` of one client's rows, and how many were left out.
+
+    Guarantee: each subset of `most` rows is equally likely, exactly (not up to a modulo bias). The result
+    can be read again and gives the same rows. Reads the rows once to count them; memory is proportional to
+    the smaller of the two subsets, kept or left out.
+
+    Edge cases: no more than `most` rows pass unchanged and use no randomness.
+
+    What it does to sensitivities: it bounds what a *client* can add or remove by `most` rows. For the unit
+    example it is not free: with the bound reached, adding one row can push another one out, so
+    neighbours that differ by one row added become neighbours with one row *replaced*.
+    """
+    _check(most)
+    total = count_rows(rows)
+    if total <= most:
+        return rows, 0
+    dropped = total - most
+    # Marking the smaller subset is equivalent: the complement of a uniform subset is uniform.
+    marks = choose(total, min(most, dropped), randomness)
+
+    def change(batches: Iterator[Batch]) -> Iterator[Batch]:
+        start = 0
+        for batch in batches:
+            stop = start + batch_length(batch)
+            inside = marks[np.searchsorted(marks, start) : np.searchsorted(marks, stop)] - start
+            keep = np.full(stop - start, most > dropped)
+            keep[inside] = most <= dropped
+            yield kept(batch, keep)
+            start = stop
+
+    return DerivedRows(rows=rows, change=change), dropped
+
+
+def limit_pooled(rows: PooledRows, most: int, randomness: Randomness) -> tuple[PooledRows, int]:
+    """At most `most` rows of each client, and how many were left out in all.
+
+    Guarantee: for each client the same law as `limit_rows`, independently of the other clients. Reads the
+    rows once to count them. Memory: a few words per client and one byte per row of a client with too many.
+    """
+    _check(most)
+    if isinstance(rows.clients, RowNames):
+        return rows, 0
+    counts = np.zeros(len(rows.clients), dtype=np.int64)
+    for batch in rows.by_client.batches():
+        counts += np.bincount(batch[CLIENT], minlength=len(counts))
+    excess = counts > most
+    if not excess.any():
+        return rows, 0
+    chosen = _choose_each(counts[excess], most, randomness)
+    starts = np.full(len(counts), -1, dtype=np.int64)
+    starts[excess] = np.cumsum(counts[excess]) - counts[excess]
+
+    def change(batches: Iterator[Batch]) -> Iterator[Batch]:
+        for batch, positions in numbered(batches, len(counts)):
+            start = starts[batch[CLIENT]]
+            yield kept(batch, (start < 0) | chosen[np.maximum(start, 0) + positions * (start >= 0)])
+
+    return rows.changed(change), int((counts[excess] - most).sum())
+
+
+def numbered(batches: Iterator[Batch], clients: int) -> Iterator[tuple[Batch, Whole]]:
+    """Each batch of pooled rows with each row's position among the rows of its own client."""
+    seen = np.zeros(clients, dtype=np.int64)
+    for batch in batches:
+        codes = batch[CLIENT]
+        order = np.argsort(codes, kind="stable")
+        present, first, counts = np.unique(codes[order], return_index=True, return_counts=True)
+        positions = np.empty(len(codes), dtype=np.int64)
+        positions[order] = np.arange(len(codes)) - np.repeat(first - seen[present], counts)
+        yield batch, positions
+        seen[present] += counts
+
+
+def choose(total: int, count: int, randomness: Randomness) -> Whole:
+    """A uniformly random subset of `count` of the numbers below `total`, sorted.
+
+    The first `count` different values of a sequence of independent uniform draws: relabelling the numbers
+    does not change the law of the sequence, so no subset is preferred. Never more values are drawn at once
+    than are still missing, so none has to be left out at the end. Fast for ``count <= total / 2``.
+    """
+    found: Whole = np.empty(0, dtype=np.int64)
+    while len(found) < count:
+        draws = np.sort(below(total, count - len(found), randomness))
+        merged = np.sort(np.concatenate([found, draws]), kind="stable")  # two sorted runs: linear
+        found = merged[np.diff(merged, prepend=-1) > 0]
+    return found
+
+
+def below(bound: int, count: int, randomness: Randomness) -> Whole:
+    """Independent draws, exactly uniform on the whole numbers below `bound`.
+
+    Words from the incomplete last multiple of `bound` are drawn again, which removes the bias of a remainder.
+    """
+    largest = np.uint64(_WORDS - _WORDS % bound - 1)
+    words = randomness.words(count)
+    while (rejected := words > largest).any():
+        words = np.concatenate([words[~rejected], randomness.words(int(np.count_nonzero(rejected)))])
+    return (words % np.uint64(bound)).astype(np.int64)
+
+
+def _choose_each(counts: Whole, most: int, randomness: Randomness) -> Mask:
+    """For each client, one after the other, which of its rows stay."""
+    chosen = np.zeros(int(counts.sum()), dtype=np.bool_)
+    ends = np.cumsum(counts)
+    start = client = 0
+    while client < len(counts):
+        stop = int(np.searchsorted(ends, start + _KEYS_AT_ONCE, side="right"))
+        if stop > client:
+            chosen[start : ends[stop - 1]] = _smallest_keys(counts[client:stop], most, randomness)
+        else:  # one client with more rows than are sorted at once
+            stop = client + 1
+            total = int(counts[client])
+            smaller = choose(total, min(most, total - most), randomness)
+            chosen[start : ends[client]] = most > total - most
+            chosen[start + smaller] = most <= total - most
+        start, client = int(ends[stop - 1]), stop
+    return chosen
+
+
+def _smallest_keys(counts: Whole, most: int, randomness: Randomness) -> Mask:
+    """Give each row a random key; each client keeps the rows with its `most` smallest keys.
+
+    Exact: given that no client has two equal keys, every order of its rows is equally likely, and keys with
+    a tie are drawn again.
+    """
+    owner = np.repeat(np.arange(len(counts)), counts)
+    while True:
+        keys = randomness.words(len(owner))
+        order = np.lexsort((keys, owner))
+        if not ((np.diff(keys[order]) == 0) & (np.diff(owner) == 0)).any():
+            break
+    rank = np.arange(len(owner)) - np.repeat(np.cumsum(counts) - counts, counts)
+    chosen = np.empty(len(owner), dtype=np.bool_)
+    chosen[order] = rank < most
+    return chosen
+
+
+def _check(most: int) -> None:
+    if most < 1:
+        raise UsageError(f"rows per client: got {most}, expected at least 1.")
+
+
+# --- fit and held-out parts ---------------------------------------------------------------------------------
+
 
 _BLOCK = 16
 _SHORT = _BLOCK - 1
@@ -75,6 +234,17 @@ def select_part(
             start = stop
 
     return DerivedRows(rows=rows, change=change)
+
+
+def measured_rows(
+    rows: Rows, plan: Plan, *, key: bytes, client: str, holdout: float, randomness: Randomness
+) -> tuple[Rows, int]:
+    """The rows of one client that a plan is about, at most as many as it allows, and how many were left out."""
+    protection = plan.setting.protection
+    rows = select_part(rows, plan.query.part, key=key, unit=protection.unit, client=client, holdout=holdout)
+    if protection.rows_per_client is None:
+        return rows, 0
+    return limit_rows(rows, protection.rows_per_client, randomness)
 
 
 def select_pooled_part(

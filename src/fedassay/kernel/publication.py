@@ -1,4 +1,4 @@
-"""What a coordinator publishes under a disclosure profile: exact totals are protected before a task reads them."""
+"""Publish under a disclosure profile: exact totals are protected before a task reads them."""
 
 from __future__ import annotations
 
@@ -7,64 +7,28 @@ from typing import Any
 
 from fedassay.errors import UsageError
 from fedassay.kernel.journal import Journal
-from fedassay.kernel.run import Errand, Runtime
 from fedassay.privacy.policy.disclosure import Disclosure, profile_named
 from fedassay.protocol.vocabulary import Part, Plan, Query, Released, TrustModel
 
 _KIND = "disclosure"
 
 
-class Disclosed:
-    """A runtime whose releases are protected by a profile.
+def protected(
+    profile: Disclosure, plans: Sequence[Plan], released: Sequence[Released[Any]]
+) -> tuple[Released[Any], ...]:
+    """Protect what an exchange has released, before a journal records it or a task reads it.
 
-    Guarantee: everything that a task computes, and a journal records, is a function of the protected counts. What the
-    profile cannot protect is refused before anybody is asked. The server itself has seen the exact totals.
+    Guarantee: everything that a task computes is a function of the protected counts. The server itself has seen the
+    exact totals.
     """
-
-    def __init__(self, runtime: Runtime, profile: Disclosure) -> None:
-        self._runtime = runtime
-        self._profile = profile
-
-    @property
-    def simulated(self) -> bool:
-        """See `run.Runtime`."""
-        return self._runtime.simulated
-
-    @property
-    def clients(self) -> Sequence[str]:
-        """See `run.Runtime`."""
-        return self._runtime.clients
-
-    @property
-    def helpers(self) -> Sequence[str]:
-        """See `run.Runtime`."""
-        return self._runtime.helpers
-
-    def prekeys(self, names: Sequence[str]) -> Mapping[str, bytes] | None:
-        """See `run.Runtime`."""
-        return self._runtime.prekeys(names)
-
-    def renewed(self, prekeys: Mapping[str, bytes]) -> Mapping[str, bytes]:
-        """See `run.Runtime`."""
-        return self._runtime.renewed(prekeys)
-
-    def carry(self, errand: Errand) -> tuple[Released[Any], ...]:
-        """Carry one exchange out, and protect what comes back."""
-        plans = errand.exchange.plans
-        require(self._profile, errand.trust, (plan.query for plan in plans))
-        released = self._runtime.carry(errand)
-        return tuple(self._protected(plan, one) for plan, one in zip(plans, released, strict=True))
-
-    def _protected(self, plan: Plan, released: Released[Any]) -> Released[Any]:
-        value = released.value
-        if isinstance(value, tuple):
-            return released.with_value(tuple(self._profile.publish(plan.query, each) for each in value))
-        return released.with_value(self._profile.publish(plan.query, value))
+    return tuple(_protected(profile, plan, one) for plan, one in zip(plans, released, strict=True))
 
 
-def published(runtime: Runtime, profile: Disclosure | None) -> Runtime:
-    """The runtime under this profile, or as it is without one."""
-    return runtime if profile is None else Disclosed(runtime, profile)
+def _protected(profile: Disclosure, plan: Plan, released: Released[Any]) -> Released[Any]:
+    value = released.value
+    if isinstance(value, tuple):
+        return released.with_value(tuple(profile.publish(plan.query, each) for each in value))
+    return released.with_value(profile.publish(plan.query, value))
 
 
 def require(profile: Disclosure, trust: TrustModel, queries: Iterable[Query[Any]]) -> None:
