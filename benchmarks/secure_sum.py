@@ -34,7 +34,6 @@ from flwr.common.secure_aggregation.secaggplus_utils import pseudo_rand_gen
 
 from double_masking.graph import parameters
 from double_masking.protocol import DoubleMasking
-from fedassay.crypto.identity import Credentials
 from fedassay.crypto.keys import KeyPair
 from fedassay.crypto.packed import Packing
 from fedassay.crypto.prekeys import PAD_KEY_BYTES, expand
@@ -78,21 +77,12 @@ def double_masking(run: Run) -> float:
             replies[name], states[name] = trust.respond(
                 request, lambda name=name: run.values[name], states[name], Seeded(name, leg)
             )
-            if "masked" in replies[name]:
-                sign_and_check(replies[name]["masked"], name, credentials[name])
         try:
             asked, leg = flow.send(replies), leg + 1
         except StopIteration as finished:
             taken = process_time() - started
             require_exact(finished.value, run)
             return taken
-
-
-def sign_and_check(vector: np.ndarray, name: str, credentials: Credentials) -> None:
-    """What the other protocol does with the long message of a client, at the client and at the coordinator."""
-    signature = credentials.sign("masked", hashlib.sha256(vector.data).digest())
-    if not credentials.verifies(name, "masked", hashlib.sha256(vector.data).digest(), signature):
-        raise SystemExit("double masking: a signature is wrong")
 
 
 def one_shot(run: Run) -> float:
@@ -181,12 +171,7 @@ def clients_work(length: int, members: int, packing: Packing) -> tuple[float, fl
 
     def here() -> None:
         agreed = [own.agree(k.public, salt=b"", info=b"", length=PAD_KEY_BYTES) for k in keys]
-        rows, found = packing.rows(vector), np.empty((packing.corrected, packing.columns(length)), np.uint64)
-
-        def correct(part: slice, pads: np.ndarray) -> None:
-            found[:, part] = packing.corrections(rows[:, part], pads)
-
-        expand(agreed, packing.columns(length), correct)
+        packing.corrections(packing.rows(vector), expand(agreed, packing.columns(length)))
 
     def there() -> None:
         for secret in seeds[:2]:

@@ -38,7 +38,7 @@ def fold(words: Words) -> Words:
     return folded
 
 
-def reduce(words: Words) -> Elements:
+def reduce(words: Words, *, out: Words | None = None) -> Elements:
     """The same numbers modulo p, reduced; for any 64-bit words.
 
     Examples
@@ -46,7 +46,7 @@ def reduce(words: Words) -> Elements:
     >>> reduce(np.array([PRIME - 1, PRIME, PRIME + 1, 2**64 - 1], np.uint64)).tolist()
     [2305843009213693950, 0, 1, 7]
     """
-    return _reduce_once(fold(words))
+    return _reduce_once(fold(words), out=out)
 
 
 def from_bits(words: Words) -> Elements:
@@ -147,9 +147,9 @@ def require_reduced(array: object, *, shape: tuple[int, ...], what: str) -> Elem
     return array
 
 
-def _reduce_once(words: Words) -> Elements:
+def _reduce_once(words: Words, *, out: Words | None = None) -> Elements:
     """For words below 2p: below p the difference wraps around to a huge number, so the minimum is right."""
-    reduced: Elements = np.minimum(words, words - P)
+    reduced: Elements = np.minimum(words, words - P, out=out)
     return reduced
 
 

@@ -11,7 +11,7 @@ They fix the polynomial; the client publishes, for every other member, its share
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from math import prod
@@ -22,9 +22,10 @@ from numpy.typing import NDArray
 
 from fedassay.crypto import field61
 from fedassay.crypto.field61 import PRIME, Elements, P
+from fedassay.protocol.arrays import Words
 
-_AT_ONCE = 1 << 17
-"""Halves of values, and of products twice, that are there at once: what a core's own cache holds."""
+_AT_ONCE = 1 << 15
+"""Values and products that are there at once: what a core's own cache holds, in halves."""
 
 _HALF = 32
 """Bits of half a word, in which values are multiplied."""
@@ -38,7 +39,7 @@ class Packing:
     --------
     >>> packing = Packing(members=4, threshold=2, packed=1)
     >>> pads = np.arange(8, dtype=np.uint64).reshape(4, 2)
-    >>> corrections = packing.corrections(packing.rows(np.array([10, -20])), pads)
+    >>> corrections = packing.corrections(packing.rows(np.array([10, -20])), [(slice(2), pads)])
     >>> shares = {j: packing.share(j, pads[j], corrections) for j in (0, 2, 3)}
     >>> packing.read(packing.open(shares), 2)
     array([ 10, -20])
@@ -69,13 +70,20 @@ class Packing:
         entries += entries >> 63 & PRIME
         return entries.view(np.uint64).reshape(self.packed, -1)
 
-    def corrections(self, rows: Elements, pads: Elements) -> Elements:
-        """What a client publishes for the members t + 1..k: their shares of its rows, less their pads (k × columns)."""
-        found = np.empty((self.corrected, rows.shape[1]), np.uint64)
-        for part in _parts(self._completing, rows.shape[1]):
-            shares = _product(self._completing, rows[:, part], pads[: self.threshold, part])
-            shares += P - pads[self.threshold :, part]
-            found[:, part] = field61.reduce(shares)
+    def corrections(self, rows: Elements, pads: Iterable[tuple[slice, Words]]) -> Elements | None:
+        """What a client publishes for the members t + 1..k: their shares of its rows, less their pads.
+
+        `pads` has some columns at a time, k × columns. Uniform words below p hide what they are added to. None if one
+        is p, which stands for no element: then the pads must be drawn again.
+        """
+        found, multiply = np.empty((self.corrected, rows.shape[1]), np.uint64), Product(self._completing)
+        for part, words in pads:
+            if words.max(initial=0) == P:
+                return None
+            shares = multiply(rows[:, part], words[: self.threshold])
+            shares += P
+            shares -= words[self.threshold :]
+            field61.reduce(shares, out=found[:, part])
         return found
 
     def share(self, place: int, pads: Elements, corrections: Elements) -> Elements:
@@ -91,7 +99,7 @@ class Packing:
         return product(weights, np.stack([shares[place] for place in places]))
 
     def consistent(self, shares: Mapping[int, Elements], key_of_check: Elements) -> bool:
-        """Whether all shares lie on one polynomial in each column, with an error of at most 2^-61 if they do not.
+        """Whether all shares lie on one polynomial in each column, with an error of at most 2^-60 if they do not.
 
         `key_of_check` is a uniform vector, as long as a share, drawn after the shares were fixed: each share is
         compressed to its inner product with it. With exactly r shares there is nothing to check.
@@ -153,39 +161,65 @@ def interpolation(known: tuple[int, ...], targets: tuple[int, ...]) -> LimbMatri
     return LimbMatrix(np.concatenate(limbs), len(targets), bits)
 
 
+class Product:
+    """Products of the same weights with some columns at a time, in memory that is taken once: to take it anew each time
+    would cost as much as the product.
+    """
+
+    def __init__(self, weights: LimbMatrix) -> None:
+        self._weights, self._columns = weights, 0
+
+    def __call__(self, *values: Words) -> Words:
+        """The product with all values, one below the other: below 2^63, not reduced, and gone with the next call.
+
+        Exact: a limb of a weight is at most 2^(w−1) in absolute value, half of a value below 2^32, and n products of
+        them add up to at most 2^53 (`interpolation` chooses w so). Upper halves count 2^32, so that what lies above the
+        lower 29 bits of their sum counts 2^61 ≡ 1. Limbs are put together from the highest: a product with 2^w is a
+        rotation.
+        """
+        columns, bits = values[0].shape[1], self._weights.bits
+        self._take_memory(columns)
+        halves, sums, whole = (
+            self._halves[:, : 2 * columns],
+            self._sums[:, : 2 * columns],
+            self._whole[:, : 2 * columns],
+        )
+        np.concatenate([part.view("<u4") for part in values], out=halves, casting="unsafe")
+        np.matmul(self._weights.limbs, halves, out=sums)
+        whole[...] = sums
+        lower, upper = whole[:, ::2], whole[:, 1::2]
+        words = np.left_shift(upper, _HALF, out=self._words[:, :columns])
+        words &= PRIME
+        upper >>= 61 - _HALF
+        words += upper
+        words += lower
+        words += PRIME  # the sums may be negative
+        highest: Words
+        highest, *others = words.view(np.uint64).reshape(-1, self._weights.rows, columns)[::-1]
+        left, right = np.uint64(bits), np.uint64(61 - bits)
+        for limb in others:
+            limb += highest << left & P
+            limb += highest >> right
+            highest = limb
+        return highest
+
+    def _take_memory(self, columns: int) -> None:
+        if columns <= self._columns:
+            return
+        limbs, known = self._weights.limbs.shape
+        self._columns = columns
+        self._halves, self._sums = np.empty((known, 2 * columns)), np.empty((limbs, 2 * columns))
+        self._whole, self._words = (
+            np.empty((limbs, 2 * columns), np.int64),
+            np.empty((limbs, columns), np.int64),
+        )
+
+
 def product(weights: LimbMatrix, values: Elements) -> Elements:
     """The matrix product of weights and values (n × columns), reduced."""
-    result = np.empty((weights.rows, values.shape[1]), np.uint64)
-    for part in _parts(weights, values.shape[1]):
-        result[:, part] = field61.reduce(_product(weights, values[:, part]))
+    result, multiply = np.empty((weights.rows, values.shape[1]), np.uint64), Product(weights)
+    at_once = max(512, _AT_ONCE // sum(weights.limbs.shape))
+    for start in range(0, values.shape[1], at_once):
+        part = slice(start, start + at_once)
+        field61.reduce(multiply(values[:, part]), out=result[:, part])
     return result
-
-
-def _parts(weights: LimbMatrix, columns: int) -> Iterator[slice]:
-    """So many columns at a time that a product stays in a core's cache."""
-    rows, known = weights.limbs.shape
-    at_once = max(512, _AT_ONCE // (known + 2 * rows))
-    return (slice(start, start + at_once) for start in range(0, columns, at_once))
-
-
-def _product(weights: LimbMatrix, *values: Elements) -> Elements:
-    """The product with all values, one below the other; below 2^63 and not reduced.
-
-    Exact: a limb of a weight is at most 2^(w−1) in absolute value, half of a value below 2^32, and n products of them
-    add up to at most 2^53 (`interpolation` chooses w so). Upper halves count 2^32, so that what lies above the lower 29
-    bits of their sum counts 2^61 ≡ 1. Limbs are put together from the highest: a product with 2^w is a rotation.
-    """
-    halves = np.concatenate([part.view("<u4") for part in values], dtype=np.float64, casting="unsafe")
-    sums = (weights.limbs @ halves).astype(np.int64).reshape(-1, weights.rows, halves.shape[1])
-    lower, upper = sums[..., ::2], sums[..., 1::2]
-    words = upper << _HALF
-    words &= PRIME
-    words += upper >> 61 - _HALF
-    words += lower
-    words += PRIME  # the sums may be negative
-    highest: Elements
-    highest, *others = words.view(np.uint64)[::-1]
-    left, right = np.uint64(weights.bits), np.uint64(61 - weights.bits)
-    for limb in others:
-        highest = (highest << left & P) + (highest >> right) + limb
-    return highest
