@@ -24,8 +24,8 @@ from fedassay.crypto import field61
 from fedassay.crypto.field61 import PRIME, Elements, P
 from fedassay.protocol.arrays import Words
 
-_AT_ONCE = 1 << 15
-"""Values and products that are there at once: what a core's own cache holds, in halves."""
+_BYTES = 1 << 21
+"""Of pads, values and products that are there at once; measured: a fast cache holds most of them."""
 
 _HALF = 32
 """Bits of half a word, in which values are multiplied."""
@@ -69,6 +69,11 @@ class Packing:
         entries[: len(vector)] = vector
         entries += entries >> 63 & PRIME
         return entries.view(np.uint64).reshape(self.packed, -1)
+
+    @property
+    def at_once(self) -> int:
+        """How many columns of pads `corrections` wants at a time."""
+        return self._completing.at_once(also=self.members)
 
     def corrections(self, rows: Elements, pads: Iterable[tuple[slice, Words]]) -> Elements | None:
         """What a client publishes for the members t + 1..k: their shares of its rows, less their pads.
@@ -138,6 +143,12 @@ class LimbMatrix(NamedTuple):
     limbs: NDArray[np.float64]
     rows: int
     bits: int
+
+    def at_once(self, also: int) -> int:
+        """So many columns at a time that a product stays in a cache, with this many rows of other words."""
+        limbs, known = self.limbs.shape
+        bytes_of_a_column: int = 16 * known + 40 * limbs + 8 * also
+        return max(1 << 9, _BYTES // bytes_of_a_column)
 
 
 @lru_cache(maxsize=64)
@@ -218,7 +229,7 @@ class Product:
 def product(weights: LimbMatrix, values: Elements) -> Elements:
     """The matrix product of weights and values (n × columns), reduced."""
     result, multiply = np.empty((weights.rows, values.shape[1]), np.uint64), Product(weights)
-    at_once = max(512, _AT_ONCE // sum(weights.limbs.shape))
+    at_once = weights.at_once(also=0)
     for start in range(0, values.shape[1], at_once):
         part = slice(start, start + at_once)
         field61.reduce(multiply(values[:, part]), out=result[:, part])

@@ -92,15 +92,11 @@ class Prekey:
 
 PAD_KEY_BYTES = 32
 
-_AT_ONCE = 1 << 15
-"""Elements of all pads together: what a core's own cache holds, with what is made of them."""
-
-_FEWEST = 1 << 9
-"""Elements of one pad at a time, however many pads there are."""
-
-_ZEROS = memoryview(bytes(8 * _AT_ONCE))
 UNFOLDED = 7
 """Number of elements that fit into a word together with a folded sum."""
+
+_AT_ONCE = 1 << 13
+"""Columns of a sum of pads at a time: so many of `UNFOLDED` pads fit into a core's own cache."""
 
 
 def pad(key: Secret, count: int) -> Elements:
@@ -122,23 +118,24 @@ def total(keys: Sequence[Secret], count: int) -> Elements:
     """The sum of the keys' pads."""
     sums = np.zeros(count, np.uint64)
     for first in range(0, len(keys), UNFOLDED):
-        for part, pads in expand(keys[first : first + UNFOLDED], count):
+        for part, pads in expand(keys[first : first + UNFOLDED], count, _AT_ONCE):
             sums[part] = field61.fold(sums[part] + pads.sum(axis=0, dtype=np.uint64))
     return field61.reduce(sums)
 
 
-def expand(keys: Sequence[Secret], count: int) -> Iterator[tuple[slice, Words]]:
+def expand(keys: Sequence[Secret], count: int, at_once: int) -> Iterator[tuple[slice, Words]]:
     """The pads of all keys, a row each, some columns at a time: where these are, and their words of at most p.
 
     The rows last until the next ones are asked for.
     """
-    at_once = max(_FEWEST, min(count, _AT_ONCE // len(keys)))
+    at_once = max(1, min(count, at_once))
+    zeros = memoryview(bytes(8 * at_once))
     buffer = np.empty((len(keys), at_once + 2), "<u8")  # the cipher library wants room for one more block
     rows, streams = [row.data.cast("B") for row in buffer], [*map(_stream, keys)]
     for start in range(0, count, at_once):
         part = slice(start, min(start + at_once, count))
         for stream, row in zip(streams, rows, strict=True):
-            stream.update_into(_ZEROS[: 8 * (part.stop - start)], row)
+            stream.update_into(zeros[: 8 * (part.stop - start)], row)
         words = buffer[:, : part.stop - start].astype(np.uint64, copy=False)
         words &= P
         yield part, words

@@ -249,7 +249,7 @@ class OneShot(OneShotParameters, TrustModel):
             keys = [
                 terms.pad_key(own, key.public, (name, member, own.public)) for member, key in terms.members
             ]
-            corrections = packing.corrections(rows, expand(keys, terms.columns))
+            corrections = packing.corrections(rows, expand(keys, terms.columns, packing.at_once))
         words = terms.spoken(name, own.public)
         signature = b"" if request.credentials is None else request.credentials.sign(messages.SPOKEN, words)
         return {"public": own.public, "corrections": corrections, "signature": signature}

@@ -142,7 +142,8 @@ def keys_of(names: Iterable[str], credentials: PartyKeys | None) -> dict[str, by
 
 def digest_of_keys(keys: Mapping[str, bytes]) -> bytes:
     """The digest of pinned keys that the terms hold, so that all sites must have pinned the same."""
-    return _digest("roster", [*map(list, sorted(keys.items()))]) if keys else b""
+    names = sorted(keys)
+    return _digest("roster", [names, [keys[name] for name in names]]) if keys else b""
 
 
 def _digest(what: str, items: list[Any]) -> bytes:
@@ -169,11 +170,10 @@ def told(request: Request) -> Exchange:
     names, publics = {name for name, _ in pairs}, {Prekey.unpacked(prekey).public for _, prekey in pairs}
     require(len(names) == len(pairs) == len(publics), "a member or a prekey is named twice.")
     # The second server holds no rows, and the coordinator is a party of its own: with either, two would pass for three.
+    everybody = names.union(cohort)
+    require(everybody.isdisjoint((COORDINATOR, SECOND_SERVER)), "the cohort holds a name that is no site's.")
     require(
-        not {COORDINATOR, SECOND_SERVER} & {*cohort, *names}, "the cohort holds a name that is no site's."
-    )
-    require(
-        request.credentials is None or request.credentials.sites.keys() >= {*cohort, *names},
+        request.credentials is None or request.credentials.sites.keys() >= everybody,
         "it names a client whose key is not pinned here.",
     )
     return Exchange(
