@@ -38,7 +38,7 @@ def fold(words: Words) -> Words:
     return folded
 
 
-def reduce(words: Words, *, out: Words | None = None) -> Elements:
+def reduce(words: Words) -> Elements:
     """The same numbers modulo p, reduced; for any 64-bit words.
 
     Examples
@@ -46,7 +46,21 @@ def reduce(words: Words, *, out: Words | None = None) -> Elements:
     >>> reduce(np.array([PRIME - 1, PRIME, PRIME + 1, 2**64 - 1], np.uint64)).tolist()
     [2305843009213693950, 0, 1, 7]
     """
-    return _reduce_once(fold(words), out=out)
+    return _reduce_once(fold(words))
+
+
+def fold_in_place(words: Words, spare: Words) -> None:
+    """`fold`, without new arrays."""
+    np.right_shift(words, _BITS, out=spare)
+    words &= P
+    words += spare
+
+
+def reduce_into(out: Elements, words: Words, spare: Words) -> None:
+    """`reduce`, without new arrays; `words` and `spare` are used up, and may be `out`."""
+    fold_in_place(words, spare)
+    np.subtract(words, P, out=spare)
+    np.minimum(words, spare, out=out)
 
 
 def from_bits(words: Words) -> Elements:
@@ -147,9 +161,9 @@ def require_reduced(array: object, *, shape: tuple[int, ...], what: str) -> Elem
     return array
 
 
-def _reduce_once(words: Words, *, out: Words | None = None) -> Elements:
+def _reduce_once(words: Words) -> Elements:
     """For words below 2p: below p the difference wraps around to a huge number, so the minimum is right."""
-    reduced: Elements = np.minimum(words, words - P, out=out)
+    reduced: Elements = np.minimum(words, words - P)
     return reduced
 
 

@@ -85,10 +85,7 @@ class Packing:
         for part, words in pads:
             if words.max(initial=0) == P:
                 return None
-            shares = multiply(rows[:, part], words[: self.threshold])
-            shares += P
-            shares -= words[self.threshold :]
-            field61.reduce(shares, out=found[:, part])
+            multiply(found[:, part], rows[:, part], words[: self.threshold], less=words[self.threshold :])
         return found
 
     def share(self, place: int, pads: Elements, corrections: Elements) -> Elements:
@@ -180,15 +177,15 @@ class Product:
     def __init__(self, weights: LimbMatrix) -> None:
         self._weights, self._columns = weights, 0
 
-    def __call__(self, *values: Words) -> Words:
-        """The product with all values, one below the other: below 2^63, not reduced, and gone with the next call.
+    def __call__(self, out: Elements, *values: Words, less: Words | None = None) -> None:
+        """Write the product with all values, one below the other, minus `less` (of at most p).
 
         Exact: a limb of a weight is at most 2^(w−1) in absolute value, half of a value below 2^32, and n products of
         them add up to at most 2^53 (`interpolation` chooses w so). Upper halves count 2^32, so that what lies above the
         lower 29 bits of their sum counts 2^61 ≡ 1. Limbs are put together from the highest: a product with 2^w is a
         rotation.
         """
-        columns, bits = values[0].shape[1], self._weights.bits
+        columns = out.shape[1]
         self._take_memory(columns)
         halves, sums, whole = (
             self._halves[:, : 2 * columns],
@@ -204,15 +201,17 @@ class Product:
         upper >>= 61 - _HALF
         words += upper
         words += lower
-        words += PRIME  # the sums may be negative
+        words += 2 * PRIME  # the sums may be negative, and `less` is taken off
         highest: Words
         highest, *others = words.view(np.uint64).reshape(-1, self._weights.rows, columns)[::-1]
-        left, right = np.uint64(bits), np.uint64(61 - bits)
+        left, right = np.uint64(self._weights.bits), np.uint64(61 - self._weights.bits)
         for limb in others:
             limb += highest << left & P
             limb += highest >> right
             highest = limb
-        return highest
+        if less is not None:
+            highest -= less
+        field61.reduce_into(out, highest, self._spare[:, :columns])
 
     def _take_memory(self, columns: int) -> None:
         if columns <= self._columns:
@@ -220,10 +219,9 @@ class Product:
         limbs, known = self._weights.limbs.shape
         self._columns = columns
         self._halves, self._sums = np.empty((known, 2 * columns)), np.empty((limbs, 2 * columns))
-        self._whole, self._words = (
-            np.empty((limbs, 2 * columns), np.int64),
-            np.empty((limbs, columns), np.int64),
-        )
+        self._whole = np.empty((limbs, 2 * columns), np.int64)
+        self._words = np.empty((limbs, columns), np.int64)
+        self._spare = np.empty((self._weights.rows, columns), np.uint64)
 
 
 def product(weights: LimbMatrix, values: Elements) -> Elements:
@@ -232,5 +230,5 @@ def product(weights: LimbMatrix, values: Elements) -> Elements:
     at_once = weights.at_once(also=0)
     for start in range(0, values.shape[1], at_once):
         part = slice(start, start + at_once)
-        field61.reduce(multiply(values[:, part]), out=result[:, part])
+        multiply(result[:, part], values[:, part])
     return result

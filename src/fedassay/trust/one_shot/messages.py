@@ -137,7 +137,11 @@ def answered_words(session: bytes, clients: Sequence[str], set_digest: bytes) ->
 
 def keys_of(names: Iterable[str], credentials: PartyKeys | None) -> dict[str, bytes]:
     """The public keys that a party has pinned for these sites; none in a simulation."""
-    return {} if credentials is None else {name: credentials.sites[name] for name in sorted({*names})}
+    return (
+        {}
+        if credentials is None
+        else {name: credentials.sites[name] for name in sorted(dict.fromkeys(names))}
+    )
 
 
 def digest_of_keys(keys: Mapping[str, bytes]) -> bytes:
@@ -161,7 +165,8 @@ def told(request: Request) -> Exchange:
     cohort, members, deadline = message["cohort"], message["members"], message["deadline"]
     require(type(deadline) is int and 0 <= deadline < 2**63, "the deadline is no time.")
     require(isinstance(cohort, list) and {*map(type, cohort)} <= {str}, "the cohort is no list.")
-    require(cohort == sorted(set(cohort)), "the cohort's names are not in order, each once.")
+    in_order = cohort == sorted(cohort) and len(set(cohort)) == len(cohort)
+    require(in_order, "the cohort's names are not in order, each once.")
     require(
         len(cohort) == request.cohort, f"got {len(cohort)} clients, expected {request.cohort} as was said."
     )

@@ -51,7 +51,6 @@ from fedassay.trust.two_server.messages import (
     DepositRoute,
     require,
     session_of,
-    told_servers,
 )
 from fedassay.trust.two_server.relay import relay
 
@@ -64,7 +63,7 @@ CLIENT_LEG = 1
 def deposit(request: Request, measure: Measure, randomness: Randomness) -> Message:
     """The reply: for each server a sealed text per query."""
     require(request.leg == CLIENT_LEG, f"got leg {request.leg}, expected only leg {CLIENT_LEG}.")
-    servers = told_servers(request.message)
+    servers = WORDS.told_servers(request.message)
     session = session_of(exchange=request.exchange, plans=request.plans, servers=servers.names)
     WORDS.check_servers(servers, session, request.credentials)
     own = KeyPair.draw(randomness)
