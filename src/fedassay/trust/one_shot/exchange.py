@@ -52,8 +52,15 @@ from fedassay.protocol.vocabulary import (
 from fedassay.trust.card import OneShotParameters, refuse_points
 from fedassay.trust.one_shot import messages
 from fedassay.trust.one_shot.messages import NamedSet, Spoken, Terms, require
-from fedassay.trust.one_shot.sizes import LARGEST_COMMITTEE, NAMED, Sizes, opening_words, sizes
-from fedassay.trust.one_shot.statement import attendance, described
+from fedassay.trust.one_shot.sizes import (
+    LARGEST_COMMITTEE,
+    NAMED,
+    Sizes,
+    attendance,
+    described,
+    opening_words,
+    sizes,
+)
 
 LARGEST_TOTAL = 2 ** (TOTAL_BITS + 1) - 1
 LARGEST_COHORT = 2**32
