@@ -149,7 +149,7 @@ def test_vectors_longer_than_what_is_computed_at_once(size: tuple[int, int, int]
     vector = np.arange(length) * 3 - 7
     pads = np.full((members, packing.columns(length)), PRIME - 1, np.uint64)
     pads[:, ::3] -= np.arange(members, dtype=np.uint64)[:, None]
-    rows, parts = packing.rows(vector), [slice(start, start + 700) for start in range(0, pads.shape[1], 700)]
+    rows, parts = packing.rows(vector), [slice(start, start + 500) for start in range(0, pads.shape[1], 500)]
     corrections = packing.corrections(rows, ((part, pads[:, part]) for part in parts))
     one = packing.columns(length) - 2
     alone = packing.corrections(rows[:, one, None], [(slice(1), pads[:, one, None])])

@@ -63,29 +63,30 @@ class Packing:
         """The columns of a vector: what a pad, a share and an answer have elements."""
         return -(-length // self.packed)
 
-    def rows(self, vector: NDArray[np.int64]) -> Elements:
-        """The vector cut into columns of l entries, which must be below 2^60 in absolute value: their residues."""
-        entries = np.zeros(self.packed * self.columns(len(vector)), np.int64)
-        entries[: len(vector)] = vector
-        entries += entries >> 63 & PRIME
-        return entries.view(np.uint64).reshape(self.packed, -1)
+    def rows(self, vector: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The vector cut into columns of l entries, the last ones filled up with zeros."""
+        zeros = np.zeros(self.packed * self.columns(len(vector)) - len(vector), np.int64)
+        return (np.concatenate([vector, zeros]) if len(zeros) else vector).reshape(self.packed, -1)
 
     @property
     def at_once(self) -> int:
-        """How many columns of pads `corrections` wants at a time."""
+        """How many columns of pads `corrections` takes at a time."""
         return self._completing.at_once(also=self.members)
 
-    def corrections(self, rows: Elements, pads: Iterable[tuple[slice, Words]]) -> Elements | None:
+    def corrections(self, rows: NDArray[np.int64], pads: Iterable[tuple[slice, Words]]) -> Elements | None:
         """What a client publishes for the members t + 1..k: their shares of its rows, less their pads.
 
-        `pads` has some columns at a time, k × columns. Uniform words below p hide what they are added to. None if one
-        is p, which stands for no element: then the pads must be drawn again.
+        Entries must be below 2^60 in absolute value; what is shared are their residues.
+        `pads` has some columns at a time (k × `at_once` at most). Uniform words below p hide what they are added to.
+        None if one is p, which stands for no element: then the pads must be drawn again.
         """
-        found, multiply = np.empty((self.corrected, rows.shape[1]), np.uint64), Product(self._completing)
+        found = np.empty((self.corrected, rows.shape[1]), np.uint64)
+        multiply = Product(self._completing, min(self.at_once, rows.shape[1]))
         for part, words in pads:
             if words.max(initial=0) == P:
                 return None
-            multiply(found[:, part], rows[:, part], words[: self.threshold], less=words[self.threshold :])
+            entries = (rows[:, part] + (rows[:, part] >> 63 & PRIME)).view(np.uint64)
+            multiply(found[:, part], entries, words[: self.threshold], less=words[self.threshold :])
         return found
 
     def share(self, place: int, pads: Elements, corrections: Elements) -> Elements:
@@ -170,12 +171,20 @@ def interpolation(known: tuple[int, ...], targets: tuple[int, ...]) -> LimbMatri
 
 
 class Product:
-    """Products of the same weights with some columns at a time, in memory that is taken once: to take it anew each time
-    would cost as much as the product.
+    """Products of the same weights with at most so many columns at a time.
+
+    Memory is taken once: to take it anew each time would cost as much as the product.
     """
 
-    def __init__(self, weights: LimbMatrix) -> None:
-        self._weights, self._columns = weights, 0
+    def __init__(self, weights: LimbMatrix, columns: int) -> None:
+        limbs, known = weights.limbs.shape
+        self._weights = weights
+        self._halves, self._sums = np.empty((known, 2 * columns)), np.empty((limbs, 2 * columns))
+        self._whole, self._words = (
+            np.empty((limbs, 2 * columns), np.int64),
+            np.empty((limbs, columns), np.int64),
+        )
+        self._spare = np.empty((weights.rows, columns), np.uint64)
 
     def __call__(self, out: Elements, *values: Words, less: Words | None = None) -> None:
         """Write the product with all values, one below the other, minus `less` (of at most p).
@@ -186,7 +195,6 @@ class Product:
         rotation.
         """
         columns = out.shape[1]
-        self._take_memory(columns)
         halves, sums, whole = (
             self._halves[:, : 2 * columns],
             self._sums[:, : 2 * columns],
@@ -213,21 +221,11 @@ class Product:
             highest -= less
         field61.reduce_into(out, highest, self._spare[:, :columns])
 
-    def _take_memory(self, columns: int) -> None:
-        if columns <= self._columns:
-            return
-        limbs, known = self._weights.limbs.shape
-        self._columns = columns
-        self._halves, self._sums = np.empty((known, 2 * columns)), np.empty((limbs, 2 * columns))
-        self._whole = np.empty((limbs, 2 * columns), np.int64)
-        self._words = np.empty((limbs, columns), np.int64)
-        self._spare = np.empty((self._weights.rows, columns), np.uint64)
-
 
 def product(weights: LimbMatrix, values: Elements) -> Elements:
     """The matrix product of weights and values (n × columns), reduced."""
-    result, multiply = np.empty((weights.rows, values.shape[1]), np.uint64), Product(weights)
-    at_once = weights.at_once(also=0)
+    result, at_once = np.empty((weights.rows, values.shape[1]), np.uint64), weights.at_once(also=0)
+    multiply = Product(weights, min(at_once, values.shape[1]))
     for start in range(0, values.shape[1], at_once):
         part = slice(start, start + at_once)
         multiply(result[:, part], values[:, part])

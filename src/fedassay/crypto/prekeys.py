@@ -116,10 +116,12 @@ def pad(key: Secret, count: int) -> Elements:
 
 def total(keys: Sequence[Secret], count: int) -> Elements:
     """The sum of the keys' pads."""
-    sums = np.zeros(count, np.uint64)
+    sums, spare = np.zeros(count, np.uint64), np.empty(_AT_ONCE, np.uint64)
     for first in range(0, len(keys), UNFOLDED):
         for part, pads in expand(keys[first : first + UNFOLDED], count, _AT_ONCE):
-            sums[part] = field61.fold(sums[part] + pads.sum(axis=0, dtype=np.uint64))
+            some, more = sums[part], spare[: part.stop - part.start]
+            some += np.add.reduce(pads, axis=0, out=more)
+            field61.fold_in_place(some, more)
     return field61.reduce(sums)
 
 
@@ -134,8 +136,9 @@ def expand(keys: Sequence[Secret], count: int, at_once: int) -> Iterator[tuple[s
     rows, streams = [row.data.cast("B") for row in buffer], [*map(_stream, keys)]
     for start in range(0, count, at_once):
         part = slice(start, min(start + at_once, count))
+        plain = zeros[: 8 * (part.stop - start)]
         for stream, row in zip(streams, rows, strict=True):
-            stream.update_into(zeros[: 8 * (part.stop - start)], row)
+            stream.update_into(plain, row)
         words = buffer[:, : part.stop - start].astype(np.uint64, copy=False)
         words &= P
         yield part, words
