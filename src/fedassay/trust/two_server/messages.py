@@ -53,7 +53,7 @@ from fedassay.trust.question import question
 def session_of(*, exchange: bytes, plans: Sequence[Plan], servers: Sequence[str]) -> bytes:
     """The digest that everything of one exchange is bound to."""
     asked = question(plans)
-    return hashlib.sha256(context("fedassay two-server 3", exchange, asked, *servers)).digest()
+    return hashlib.sha256(context("fedassay two-server 4", exchange, asked, *servers)).digest()
 
 
 @dataclass(frozen=True, kw_only=True)
