@@ -2,19 +2,28 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
+import pytest
+
 from fedassay.crypto.keys import KeyPair, Secret
+from fedassay.errors import UsageError
 from fedassay.kernel import envelope
 from fedassay.kernel import envelope as sealing
+from fedassay.kernel.client import Client, Site
 from fedassay.kernel.endpoint import EndpointStore
 from fedassay.kernel.envelope import Refusal
 from fedassay.kernel.helper import Helper
+from fedassay.privacy.ledger.charges import MemoryLedger
+from fedassay.privacy.policy.judgement import AllowAll
 from fedassay.privacy.randomness import SimulatedRandomness
 from fedassay.protocol import wire
 from fedassay.protocol.vocabulary import (
+    Budget,
     Exchange,
     Message,
     Party,
@@ -22,9 +31,12 @@ from fedassay.protocol.vocabulary import (
     Plan,
     Released,
     Request,
+    Summary,
     TrustModel,
     Vector,
 )
+from fedassay.runtimes.in_process import Faithful
+from toys import InMemory
 
 REPLIES = KeyPair.of(Secret(bytes(32)))
 """What servers' replies are sealed for."""
@@ -135,3 +147,43 @@ class ServersTown:
             return None
         self.said[name, self.leg] = arrived.message
         return arrived.message
+
+
+def federation(
+    rows: Mapping[str, Any],
+    summaries: Mapping[str, type[Summary[Any]]],
+    *,
+    budget: Budget | None = None,
+) -> tuple[Faithful, dict[str, MemoryLedger]]:
+    """Clients with these rows and both servers as they are, and the clients' ledgers."""
+    source, ledgers = SimulatedRandomness(3), {name: MemoryLedger(budget) for name in rows}
+
+    def client(name: str) -> Client:
+        site = Site(
+            name=name,
+            dataset=name,
+            rows=lambda: InMemory(rows[name]),
+            policy=AllowAll(),
+            ledger=ledgers[name],
+            randomness=source.child(name),
+            split_key=bytes(32),
+        )
+        return Client(site, summaries=summaries)
+
+    helpers = [Helper(name, randomness=source.child(name), summaries=summaries) for name in SERVERS]
+    return Faithful([client(name) for name in rows], helpers=helpers), ledgers
+
+
+def require_two_servers(plan: Plan) -> None:
+    """One server, the same one twice, or three are refused."""
+    for helpers in ((), ("a",), ("a", "a"), ("a", "b", "c")):
+        exchange = Exchange(id=bytes(16), plans=(plan,), cohort=("x",), helpers=helpers)
+        with pytest.raises(UsageError, match=r"got \d servers, expected two"):
+            next(plan.setting.trust.exchange(exchange, SimulatedRandomness(1)))
+
+
+def stored_replies(path: Path, found: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Message]]:
+    """What is stored of an exchange, which is what was `found` now, and the replies in it."""
+    stored = json.loads(path.read_text(encoding="utf-8"))
+    assert found == stored
+    return stored, {name: wire.decode(bytes.fromhex(text)) for name, text in stored["replies"].items()}

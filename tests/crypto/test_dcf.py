@@ -117,13 +117,6 @@ def test_totals_are_sums_over_the_keys():
         assert totals(party, points).tolist() == exact
 
 
-def test_selected_keys_are_those_of_the_selected_clients():
-    keys = generate([1, 2, 3], bits=4, randomness=Seeded("select"))
-    some = [party.select(np.array([True, False, True])) for party in keys]
-    assert add(*(totals(party, [1, 2, 3]) for party in some)).tolist() == [1, 1, 2]
-    np.testing.assert_array_equal(some[1].to_bytes(), keys[1].to_bytes()[[0, 2]])
-
-
 def test_no_keys_and_no_points():
     first, second = generate([], bits=5, randomness=Seeded())
     assert first.to_bytes().shape == (0, key_bytes(5))
@@ -197,30 +190,26 @@ def with_bytes(data: np.ndarray, changes: dict[int, int]) -> np.ndarray:
 
 
 @pytest.mark.parametrize(
-    ("changes", "sentence"),
+    "changes",
     [
-        ({0: 0}, 'comparison key 3: got no "fdcf" at its beginning, expected a key from fedassay.'),
-        ({4: 2}, "comparison key 3: got version 2, expected 1; clients and servers need the same version"),
-        ({5: 1}, "comparison key 3: got one for party 1, expected party 0; keys went to the wrong server."),
-        ({5: 7}, "comparison key 3: got one for party 7, expected party 0"),
-        ({6: 7}, "comparison key 3: got a domain of 7 bits, expected 6; clients and servers need the same"),
-        ({7: 1}, "comparison key 3: got a number that is out of range"),
-        (dict.fromkeys(range(24, 32), 255), "comparison key 3: got a number that is out of range"),
-        (dict.fromkeys(range(32, 40), 255), "comparison key 3: got a number that is out of range"),
-        ({63: 0x20}, "comparison key 3: got a number that is out of range"),
-        (
-            dict.fromkeys(range(56, 63), 255) | {63: 0x1F},
-            "comparison key 3: got a number that is out of range",
-        ),
+        {0: 0},
+        {4: 2},
+        {5: 1},
+        {5: 7},
+        {6: 7},
+        {7: 1},
+        dict.fromkeys(range(24, 32), 255),
+        dict.fromkeys(range(32, 40), 255),
+        {63: 0x20},
+        dict.fromkeys(range(56, 63), 255) | {63: 0x1F},
     ],
 )
-def test_changed_keys_are_refused_in_one_sentence(changes, sentence):
-    first, _ = honest()
-    changed = with_bytes(first, changes)
-    with pytest.raises(ProtocolError) as refusal:
+def test_changed_keys_are_refused_in_one_sentence(changes):
+    changed = with_bytes(honest()[0], changes)
+    with pytest.raises(
+        ProtocolError, match=r"^comparison key 3: expected one of version 1 for party 0 [^.]*\.$"
+    ):
         Keys.from_bytes(changed, party=0, bits=6)
-    assert str(refusal.value).startswith(sentence)
-    assert str(refusal.value).count(".") == 1
     assert well_formed(changed, party=0, bits=6).tolist() == [True, True, True, False, True]
 
 

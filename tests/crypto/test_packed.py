@@ -33,7 +33,8 @@ def shared(packing: Packing, length: int, seed: int) -> tuple[np.ndarray, np.nda
     generator = np.random.default_rng(seed)
     vector = generator.integers(-(2**60) + 1, 2**60, size=length)
     pads = generator.integers(0, PRIME, size=(packing.members, packing.columns(length)), dtype=np.uint64)
-    corrections = packing.corrections(packing.rows(vector), pads)
+    corrections = packing.corrections(packing.rows(vector), [(slice(pads.shape[1]), pads)])
+    assert corrections is not None
     return vector, np.stack([packing.share(j, one, corrections) for j, one in enumerate(pads)])
 
 
@@ -109,6 +110,18 @@ def test_products_are_exact_at_their_extremes(rows: int, columns: int):
         np.testing.assert_array_equal(product(weights, values), (exact % PRIME).astype(np.uint64))
 
 
+@pytest.mark.parametrize("place", [0, 3, 6])
+def test_pads_with_the_word_p_hide_nothing(place: int):
+    """It stands for no element, and would make 0 twice as probable."""
+    packing = Packing(members=7, threshold=5, packed=1)
+    pads = np.ones((7, 4), np.uint64)
+    rows = packing.rows(np.arange(4))
+    assert packing.corrections(rows, [(slice(4), pads)]) is not None
+    pads[place, 2] = PRIME
+    parts = [(part, pads[:, part]) for part in (slice(0, 2), slice(2, 4))]
+    assert packing.corrections(rows, parts) is None
+
+
 def test_pads_are_uniform_and_a_weak_one_is_not():
     count = 40_000
     words = pad(Secret(Seeded("pad").bytes(32)), count)
@@ -136,12 +149,12 @@ def test_vectors_longer_than_what_is_computed_at_once(size: tuple[int, int, int]
     vector = np.arange(length) * 3 - 7
     pads = np.full((members, packing.columns(length)), PRIME - 1, np.uint64)
     pads[:, ::3] -= np.arange(members, dtype=np.uint64)[:, None]
-    rows, corrections = packing.rows(vector), np.empty((packing.corrected, pads.shape[1]), np.uint64)
-    for start in range(0, pads.shape[1], 4_096):
-        part = slice(start, start + 4_096)
-        corrections[:, part] = packing.corrections(rows[:, part], pads[:, part])
+    rows, parts = packing.rows(vector), [slice(start, start + 500) for start in range(0, pads.shape[1], 500)]
+    corrections = packing.corrections(rows, ((part, pads[:, part]) for part in parts))
     one = packing.columns(length) - 2
-    alone = packing.corrections(rows[:, one, None], pads[:, one, None])
+    alone = packing.corrections(rows[:, one, None], [(slice(1), pads[:, one, None])])
+    assert corrections is not None
+    assert alone is not None
     assert corrections[:, one].tolist() == alone[:, 0].tolist()
     shares = {j: packing.share(j, one, corrections) for j, one in enumerate(pads)}
     assert packing.consistent(shares, pad(Secret(bytes(32)), packing.columns(length)))

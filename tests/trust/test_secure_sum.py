@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import Any
 
 import numpy as np
 import pytest
 
+from fedassay.crypto.packed import Packing
 from fedassay.errors import ProtocolError, TooFewClients, UnsupportedQuery, UsageError
 from fedassay.protocol import wire
 from fedassay.protocol.vocabulary import NO_NOISE, Budget, Collect, Protection, Query, Select, Setting, Sum
@@ -301,3 +303,21 @@ def test_members_need_not_have_spoken():
     run = Run.of(10, silent={"client-000": 0, "client-001": 0})
     assert vectors(run.go()) == run.total(list(run.values)[2:])
     assert "client-000" in run.replies[1]
+
+
+def test_a_client_draws_another_key_where_a_pad_cannot_hide_everything(monkeypatch: pytest.MonkeyPatch):
+    """It happens once in 2^61 elements, see `Packing.corrections`; nothing of the first key leaves."""
+    run, corrections, rejected = Run.of(4), Packing.corrections, list[object]()
+
+    def first_rejected(packing: Packing, rows: Any, pads: Any) -> Any:
+        if len(rejected) < 2:
+            rejected.append(rows)
+            return None
+        return corrections(packing, rows, pads)
+
+    monkeypatch.setattr(Packing, "corrections", first_rejected)
+    assert vectors(run.go()) == run.total(list(run.values))
+    honest = Run.of(4)
+    honest.go()
+    publics = [[one.replies[0][name]["public"] for name in run.values] for one in (run, honest)]
+    assert [a == b for a, b in zip(*publics, strict=True)] == [False, True, True, True]

@@ -27,7 +27,7 @@ from fedassay.privacy.randomness import SimulatedRandomness
 from fedassay.protocol.vocabulary import COORDINATOR, Budget, Plan, Protection, Setting, Sum
 from fedassay.summaries.score_histogram import ScoreHistogram
 from fedassay.trust.distributed_dp import DistributedDP
-from fedassay.trust.one_shot.messages import SPOKEN, Terms, digest_of
+from fedassay.trust.one_shot.messages import SPOKEN, Terms
 from fedassay.trust.secure_sum import SecureSum
 from policy_sites import Sites, close
 from secure_sum_driver import Run, Seeded, vectors
@@ -342,7 +342,7 @@ def test_a_signed_key_of_small_order_is_left_out_before_anybody_is_told() -> Non
         if (leg, name) != (0, "client-002"):
             return reply
         terms: Terms = run.trust._terms(run.exchange)
-        words = terms.spoken(name, small, digest_of(reply["corrections"]))
+        words = terms.spoken(name, small)
         own = run.credentials(name)
         assert own is not None
         return {**reply, "public": small, "signature": own.sign(SPOKEN, words)}
@@ -374,7 +374,7 @@ def test_stories_of_the_first_leg_do_not_mix() -> None:
         fresh.request(0, "client-001", later), lambda: fresh.values["client-001"], {}, SimulatedRandomness(2)
     )[0]
     named = [list(entry) for entry in run.requests[1]["client-002"]["named"]]
-    named[1] = [1, said["public"], digest_of(said["corrections"]), said["signature"]]
+    named[1] = [1, said["public"], said["signature"]]
     for member in ("client-002", "client-003"):
         run.stores[member] = Run.of(7, signed=True).stores[member]
         with pytest.raises(ProtocolError, match="not signed by the key"):

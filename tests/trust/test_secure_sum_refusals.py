@@ -231,12 +231,12 @@ def test_a_set_of_another_session_is_refused(seven: Run):
     assert wire.encode(seven.answer(1, VICTIM)) == wire.encode(seven.replies[1][VICTIM])
 
 
-@pytest.mark.parametrize("place", [1, 2, 3])
+@pytest.mark.parametrize("place", [1, 2])
 def test_what_is_said_of_a_client_is_what_it_has_signed(seven: Run, place: int):
     fresh(seven, VICTIM)
     named = [list(one) for one in seven.requests[1][VICTIM]["named"]]
     other = KeyPair.draw(Seeded("evil")).public
-    named[1][place] = {1: other, 2: bytes(32), 3: identity_of("mallory").sign(SPOKEN, b"x")}[place]
+    named[1][place] = {1: other, 2: identity_of("mallory").sign(SPOKEN, b"x")}[place]
     with pytest.raises(ProtocolError, match="not signed by the key that is pinned"):
         seven.answer(1, VICTIM, {**seven.requests[1][VICTIM], "named": named})
 

@@ -37,13 +37,15 @@ def primitives() -> dict[str, object]:
     one, two = KeyPair.of(secret("one")), KeyPair.of(secret("two"))
     packing = Packing(members=8, threshold=5, packed=2)
     pads = np.stack([pad(secret(f"pad {j}"), 3) for j in range(8)])
+    corrections = packing.corrections(packing.rows(np.array([1, -2, 3, -4, 5])), [(slice(3), pads)])
+    assert corrections is not None
     return {
         "public key": one.public.hex(),
         "agreed key": one.agree(two.public, salt=b"salt", info=context("purpose", "a", "b")).data.hex(),
         "sealed": seal(secret("key"), b"text", associated=b"a", randomness=Seeded("nonce")).hex(),
         "pad": [f"{word:016x}" for word in pad(secret("pad"), 4).tolist()],
         "pad of 40,000": digest(pad(secret("pad"), 40_000)),
-        "corrections": packing.corrections(packing.rows(np.array([1, -2, 3, -4, 5])), pads).tolist(),
+        "corrections": corrections.tolist(),
     }
 
 

@@ -10,22 +10,20 @@ import numpy as np
 import pytest
 
 from fedassay.crypto.keys import KEY_BYTES, KeyPair
-from fedassay.errors import FederationError, ProtocolError, TooFewClients, UnsupportedQuery, UsageError
+from fedassay.errors import FederationError, ProtocolError, TooFewClients, UnsupportedQuery
 from fedassay.kernel import envelope
-from fedassay.kernel.client import Client, Site
 from fedassay.kernel.envelope import Refusal
-from fedassay.kernel.helper import Helper
 from fedassay.kernel.run import Job, run
 from fedassay.privacy.ledger.charges import MemoryLedger
-from fedassay.privacy.policy.judgement import AllowAll
 from fedassay.privacy.randomness import SimulatedRandomness
 from fedassay.protocol import wire
 from fedassay.protocol.vocabulary import Budget, Collect, Exchange, Request, Select, Setting, Sum, Vector
-from fedassay.runtimes.in_process.runtime import Aggregate, Faithful
+from fedassay.runtimes.in_process.runtime import Aggregate
 from fedassay.trust import TRUST_MODELS
 from fedassay.trust.shuffle import model as shuffle_client
 from fedassay.trust.shuffle import servers as shuffle_relay
 from fedassay.trust.shuffle.model import Shuffle
+from servers_town import federation, require_two_servers
 from shuffle_driver import (
     ANALYST,
     HISTOGRAM,
@@ -39,7 +37,7 @@ from shuffle_driver import (
     one_row,
     plan_of,
 )
-from toys import CountsUpTo, InMemory, LargestValue, Once
+from toys import CountsUpTo, LargestValue, Once
 
 N = 20
 EXACT = Budget(epsilon=200.0, delta=1e-6)
@@ -436,35 +434,13 @@ def test_no_honest_reply_is_too_large() -> None:
 
 
 def test_two_servers_are_needed() -> None:
-    for helpers in ((), ("a",), ("a", "a"), ("a", "b", "c")):
-        exchange = Exchange(id=bytes(16), plans=PLANS, cohort=("x",), helpers=helpers)
-        with pytest.raises(UsageError, match=r"got \d servers, expected two"):
-            next(Shuffle().exchange(exchange, SimulatedRandomness(1)))
+    require_two_servers(COUNTS)
 
 
 # --- with clients and servers as they are -----------------------------------------------------------------------
 
 SUMMARIES = {kind.name: kind for kind in (CountsUpTo, LargestValue)}
 ROWS = {f"site{i}": (i % 5,) for i in range(11)} | {"idle": ()}
-
-
-def federation(budget: Budget | None = None) -> tuple[Faithful, dict[str, MemoryLedger]]:
-    source, ledgers = SimulatedRandomness(3), {name: MemoryLedger(budget) for name in ROWS}
-
-    def client(name: str) -> Client:
-        site = Site(
-            name=name,
-            dataset=name,
-            rows=lambda: InMemory(ROWS[name]),
-            policy=AllowAll(),
-            ledger=ledgers[name],
-            randomness=source.child(name),
-            split_key=bytes(32),
-        )
-        return Client(site, summaries=SUMMARIES)
-
-    helpers = [Helper(name, randomness=source.child(name), summaries=SUMMARIES) for name in SERVERS]
-    return Faithful([client(name) for name in ROWS], helpers=helpers), ledgers
 
 
 def job(query: Any, budget: Budget) -> Job:
@@ -474,7 +450,7 @@ def job(query: Any, budget: Budget) -> Job:
 
 def test_a_run_in_process() -> None:
     budget = Budget(epsilon=60.0, delta=1e-6)
-    runtime, ledgers = federation(budget)
+    runtime, ledgers = federation(ROWS, SUMMARIES, budget=budget)
     found = run(
         [job(Sum(of=CountsUpTo(top=4)), budget)],
         runtime=runtime,
@@ -496,7 +472,7 @@ def test_single_answers_in_process() -> None:
     budget = Budget(epsilon=1.0)
     found = run(
         [job(Collect(of=LargestValue()), budget)],
-        runtime=federation()[0],
+        runtime=federation(ROWS, SUMMARIES)[0],
         ledger=MemoryLedger(budget),
         randomness=SimulatedRandomness(1),
         study="s",
@@ -505,7 +481,7 @@ def test_single_answers_in_process() -> None:
 
 
 def test_a_ledger_of_a_site_refuses_what_all_messages_cost_together() -> None:
-    runtime, ledgers = federation(Budget(epsilon=0.9, delta=1e-6))
+    runtime, ledgers = federation(ROWS, SUMMARIES, budget=Budget(epsilon=0.9, delta=1e-6))
     with pytest.raises(TooFewClients, match="0 of 12"):
         run(
             [job(Sum(of=CountsUpTo(top=4)), Budget(epsilon=1.0, delta=1e-6))],

@@ -21,6 +21,7 @@ from fedassay.protocol.vocabulary import Budget, Select, Sum
 from fedassay.trust.introductions import Pair
 from fedassay.trust.local_reports import Question
 from fedassay.trust.shuffle.messages import LetterRoute, from_text, session_of
+from servers_town import stored_replies
 from shuffle_driver import HISTOGRAM, OPENED, SERVERS, SHUFFLER, Losses, Town, one_row, plan_of
 
 PATH = Path(__file__).parents[1] / "vectors" / "shuffle.json"
@@ -54,18 +55,9 @@ def made() -> tuple[Town, dict[str, Any]]:
     }
 
 
-def test_every_message_is_as_stored() -> None:
-    _, found = made()
-    stored = json.loads(PATH.read_text(encoding="utf-8"))
-    assert found.keys() == stored.keys()
-    for name in found:
-        assert found[name] == stored[name], name
-
-
-def test_what_was_sealed_then_opens_now() -> None:
-    town, _ = made()
-    stored = json.loads(PATH.read_text(encoding="utf-8"))
-    replies = {name: wire.decode(bytes.fromhex(text)) for name, text in stored["replies"].items()}
+def test_every_message_is_as_stored_and_what_was_sealed_then_opens_now() -> None:
+    town, found = made()
+    stored, replies = stored_replies(PATH, found)
     analyst, shuffler = (KeyPair.of(Secret(bytes.fromhex(stored["private"][name]))) for name in SERVERS)
     keys = Pair(analyst.public, shuffler.public)
     assert keys == tuple(replies[f"0 {name}"]["public"] for name in SERVERS)

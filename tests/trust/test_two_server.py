@@ -45,6 +45,7 @@ from fedassay.trust.two_server.deposits import from_field, shared_total, to_fiel
 from fedassay.trust.two_server.layout import LARGEST_LEAVES, Layout
 from fedassay.trust.two_server.messages import MOST_PLACES
 from fedassay.trust.two_server.model import TwoServer
+from servers_town import require_two_servers
 from two_server_driver import EXACT, Cells, Slopes, Town, Toy, UpTo, plan_of, plans_of, setting, values
 
 BOUNDED = Protection(rows_per_client=6)
@@ -253,10 +254,7 @@ def test_clients_of_one_row_are_the_unit(neighbours: Neighbours, rows: int | Non
 
 
 def test_two_servers_are_needed() -> None:
-    for helpers in ((), ("a",), ("a", "a"), ("a", "b", "c")):
-        exchange = Exchange(id=bytes(16), plans=(plan_of(),), cohort=("x",), helpers=helpers)
-        with pytest.raises(UsageError, match=r"got \d servers, expected two"):
-            next(TwoServer().exchange(exchange, SimulatedRandomness(1)))
+    require_two_servers(plan_of())
 
 
 @pytest.mark.parametrize("unit", Unit)

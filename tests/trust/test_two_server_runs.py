@@ -13,20 +13,19 @@ from hypothesis import strategies as st
 
 from fedassay.errors import FederationError, TooFewClients, UnsupportedQuery
 from fedassay.kernel import envelope
-from fedassay.kernel.client import Client, Site
-from fedassay.kernel.endpoint import EndpointStore, FileStore
+from fedassay.kernel.endpoint import FileStore
 from fedassay.kernel.helper import Helper
 from fedassay.kernel.run import Job, run
 from fedassay.privacy import accounting
 from fedassay.privacy.ledger.charges import MemoryLedger
-from fedassay.privacy.policy.judgement import AllowAll
 from fedassay.privacy.randomness import SecureRandomness, SimulatedRandomness
 from fedassay.protocol import wire
 from fedassay.protocol.vocabulary import Budget, Neighbours, Points, Protection, Released, Setting, Sum
 from fedassay.runtimes.in_process.runtime import Faithful
 from fedassay.trust.two_server import relay as two_server_relay
 from fedassay.trust.two_server.model import TwoServer
-from toys import InMemory, Once
+from servers_town import federation
+from toys import Once
 from two_server_driver import (
     ASKED,
     EXACT,
@@ -343,28 +342,6 @@ def test_what_is_not_on_the_disk_is_not_answered(tmp_path: Path, monkeypatch: py
 ROWS = {"a": (0, 1, 1, 4), "b": (2,), "c": (), "d": (4, 4, 4, 3, 3)}
 
 
-def federation(store: EndpointStore | None = None, *, trust: type[TwoServer] = TwoServer) -> Faithful:
-    source = SimulatedRandomness(3)
-
-    def client(name: str) -> Client:
-        site = Site(
-            name=name,
-            dataset=name,
-            rows=lambda: InMemory(ROWS[name]),
-            policy=AllowAll(),
-            ledger=MemoryLedger(None),
-            randomness=source.child(name),
-            split_key=bytes(32),
-        )
-        return Client(site, summaries=TOYS, trust_models={trust.name: trust})
-
-    helpers = [
-        Helper(name, randomness=source.child(name), summaries=TOYS, trust_models={trust.name: trust})
-        for name in SERVERS
-    ]
-    return Faithful([client(name) for name in ROWS], helpers=helpers)
-
-
 class Search:
     """Where the counts reach half: a point at a time."""
 
@@ -379,7 +356,7 @@ class Search:
 
 
 def run_in_process(task: Any, budget: Budget) -> tuple[Any, Faithful]:
-    runtime = federation()
+    runtime, _ = federation(ROWS, TOYS)
     job = Job(
         name="job",
         task=task,

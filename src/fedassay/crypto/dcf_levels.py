@@ -39,7 +39,18 @@ from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from numpy.typing import NDArray
 
 from fedassay.crypto.dcf_keys import LEFT, RIGHT, Keys
-from fedassay.crypto.field61 import PRIME, Elements, P, add, from_bits, multiply, negate, reduce
+from fedassay.crypto.field61 import (
+    PRIME,
+    Elements,
+    P,
+    add,
+    fold_in_place,
+    from_bits,
+    multiply,
+    negate,
+    reduce,
+    reduce_into,
+)
 from fedassay.protocol.arrays import Words
 
 
@@ -94,7 +105,7 @@ class Generator:
 
 # --- the correction words of comparison functions -----------------------------------------------------------
 
-_ONE, _SEVEN, _BITS = np.uint64(1), np.uint64(7), np.uint64(61)
+_ONE, _SEVEN = np.uint64(1), np.uint64(7)
 _ONES = np.uint64(2**64 - 1)
 _3P = np.uint64(3 * PRIME)
 
@@ -171,9 +182,7 @@ class ComparisonPath:
         total ^= self._t1
         np.bitwise_and(self._t1, _SEVEN, out=spare)
         total -= spare
-        fold_in_place(total, spare)
-        np.subtract(total, P, out=spare)
-        np.minimum(total, spare, out=total)
+        reduce_into(total, total, spare)
         return total
 
     def _seeds(self, word: Words) -> None:
@@ -201,13 +210,6 @@ def spread_top_bit(words: Words) -> None:
     """Replace words by masks: all ones where the highest bit is set, zeros elsewhere."""
     signed = words.view(np.int64)
     signed >>= 63
-
-
-def fold_in_place(words: Words, spare: Words) -> None:
-    """`fold`, without new arrays."""
-    np.right_shift(words, _BITS, out=spare)
-    words &= P
-    words += spare
 
 
 def _square(blocks: Words) -> Elements:

@@ -49,6 +49,20 @@ def reduce(words: Words) -> Elements:
     return _reduce_once(fold(words))
 
 
+def fold_in_place(words: Words, spare: Words) -> None:
+    """`fold`, without new arrays."""
+    np.right_shift(words, _BITS, out=spare)
+    words &= P
+    words += spare
+
+
+def reduce_into(out: Elements, words: Words, spare: Words) -> None:
+    """`reduce`, without new arrays; `words` and `spare` are used up, and may be `out`."""
+    fold_in_place(words, spare)
+    np.subtract(words, P, out=spare)
+    np.minimum(words, spare, out=out)
+
+
 def from_bits(words: Words) -> Elements:
     """The lower 61 bits of each word as an element.
 

@@ -49,8 +49,8 @@ def context(purpose: str, *parts: str | bytes | int) -> bytes:
     >>> context("mask", "ab", "c") == context("mask", "a", "bc")
     False
     """
-    encoded = [str(part).encode() if isinstance(part, str | int) else part for part in (purpose, *parts)]
-    return b"".join(len(part).to_bytes(4, "big") + part for part in encoded)
+    encoded = [part if isinstance(part, bytes) else str(part).encode() for part in (purpose, *parts)]
+    return b"".join([piece for part in encoded for piece in (len(part).to_bytes(4, "big"), part)])
 
 
 def derive(secret: Secret, *, salt: bytes, info: bytes, length: int = KEY_BYTES) -> Secret:

@@ -11,7 +11,7 @@ They fix the polynomial; the client publishes, for every other member, its share
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from math import prod
@@ -22,9 +22,10 @@ from numpy.typing import NDArray
 
 from fedassay.crypto import field61
 from fedassay.crypto.field61 import PRIME, Elements, P
+from fedassay.protocol.arrays import Words
 
-_AT_ONCE = 1 << 17
-"""Halves of values, and of products twice, that are there at once: what a core's own cache holds."""
+_BYTES = 1 << 21
+"""Of pads, values and products that are there at once; measured: a fast cache holds most of them."""
 
 _HALF = 32
 """Bits of half a word, in which values are multiplied."""
@@ -38,7 +39,7 @@ class Packing:
     --------
     >>> packing = Packing(members=4, threshold=2, packed=1)
     >>> pads = np.arange(8, dtype=np.uint64).reshape(4, 2)
-    >>> corrections = packing.corrections(packing.rows(np.array([10, -20])), pads)
+    >>> corrections = packing.corrections(packing.rows(np.array([10, -20])), [(slice(2), pads)])
     >>> shares = {j: packing.share(j, pads[j], corrections) for j in (0, 2, 3)}
     >>> packing.read(packing.open(shares), 2)
     array([ 10, -20])
@@ -62,20 +63,30 @@ class Packing:
         """The columns of a vector: what a pad, a share and an answer have elements."""
         return -(-length // self.packed)
 
-    def rows(self, vector: NDArray[np.int64]) -> Elements:
-        """The vector cut into columns of l entries, which must be below 2^60 in absolute value: their residues."""
-        entries = np.zeros(self.packed * self.columns(len(vector)), np.int64)
-        entries[: len(vector)] = vector
-        entries += entries >> 63 & PRIME
-        return entries.view(np.uint64).reshape(self.packed, -1)
+    def rows(self, vector: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The vector cut into columns of l entries, the last ones filled up with zeros."""
+        zeros = np.zeros(self.packed * self.columns(len(vector)) - len(vector), np.int64)
+        return (np.concatenate([vector, zeros]) if len(zeros) else vector).reshape(self.packed, -1)
 
-    def corrections(self, rows: Elements, pads: Elements) -> Elements:
-        """What a client publishes for the members t + 1..k: their shares of its rows, less their pads (k × columns)."""
+    @property
+    def at_once(self) -> int:
+        """How many columns of pads `corrections` takes at a time."""
+        return self._completing.at_once(also=self.members)
+
+    def corrections(self, rows: NDArray[np.int64], pads: Iterable[tuple[slice, Words]]) -> Elements | None:
+        """What a client publishes for the members t + 1..k: their shares of its rows, less their pads.
+
+        Entries must be below 2^60 in absolute value; what is shared are their residues.
+        `pads` has some columns at a time (k × `at_once` at most). Uniform words below p hide what they are added to.
+        None if one is p, which stands for no element: then the pads must be drawn again.
+        """
         found = np.empty((self.corrected, rows.shape[1]), np.uint64)
-        for part in _parts(self._completing, rows.shape[1]):
-            shares = _product(self._completing, rows[:, part], pads[: self.threshold, part])
-            shares += P - pads[self.threshold :, part]
-            found[:, part] = field61.reduce(shares)
+        multiply = Product(self._completing, min(self.at_once, rows.shape[1]))
+        for part, words in pads:
+            if words.max(initial=0) == P:
+                return None
+            entries = (rows[:, part] + (rows[:, part] >> 63 & PRIME)).view(np.uint64)
+            multiply(found[:, part], entries, words[: self.threshold], less=words[self.threshold :])
         return found
 
     def share(self, place: int, pads: Elements, corrections: Elements) -> Elements:
@@ -91,7 +102,7 @@ class Packing:
         return product(weights, np.stack([shares[place] for place in places]))
 
     def consistent(self, shares: Mapping[int, Elements], key_of_check: Elements) -> bool:
-        """Whether all shares lie on one polynomial in each column, with an error of at most 2^-61 if they do not.
+        """Whether all shares lie on one polynomial in each column, with an error of at most 2^-60 if they do not.
 
         `key_of_check` is a uniform vector, as long as a share, drawn after the shares were fixed: each share is
         compressed to its inner product with it. With exactly r shares there is nothing to check.
@@ -131,6 +142,12 @@ class LimbMatrix(NamedTuple):
     rows: int
     bits: int
 
+    def at_once(self, also: int) -> int:
+        """So many columns at a time that a product stays in a cache, with this many rows of other words."""
+        limbs, known = self.limbs.shape
+        bytes_of_a_column: int = 16 * known + 40 * limbs + 8 * also
+        return max(1 << 9, _BYTES // bytes_of_a_column)
+
 
 @lru_cache(maxsize=64)
 def interpolation(known: tuple[int, ...], targets: tuple[int, ...]) -> LimbMatrix:
@@ -153,39 +170,63 @@ def interpolation(known: tuple[int, ...], targets: tuple[int, ...]) -> LimbMatri
     return LimbMatrix(np.concatenate(limbs), len(targets), bits)
 
 
+class Product:
+    """Products of the same weights with at most so many columns at a time.
+
+    Memory is taken once: to take it anew each time would cost as much as the product.
+    """
+
+    def __init__(self, weights: LimbMatrix, columns: int) -> None:
+        limbs, known = weights.limbs.shape
+        self._weights = weights
+        self._halves, self._sums = np.empty((known, 2 * columns)), np.empty((limbs, 2 * columns))
+        self._whole, self._words = (
+            np.empty((limbs, 2 * columns), np.int64),
+            np.empty((limbs, columns), np.int64),
+        )
+        self._spare = np.empty((weights.rows, columns), np.uint64)
+
+    def __call__(self, out: Elements, *values: Words, less: Words | None = None) -> None:
+        """Write the product with all values, one below the other, minus `less` (of at most p).
+
+        Exact: a limb of a weight is at most 2^(w−1) in absolute value, half of a value below 2^32, and n products of
+        them add up to at most 2^53 (`interpolation` chooses w so). Upper halves count 2^32, so that what lies above the
+        lower 29 bits of their sum counts 2^61 ≡ 1. Limbs are put together from the highest: a product with 2^w is a
+        rotation.
+        """
+        columns = out.shape[1]
+        halves, sums, whole = (
+            self._halves[:, : 2 * columns],
+            self._sums[:, : 2 * columns],
+            self._whole[:, : 2 * columns],
+        )
+        np.concatenate([part.view("<u4") for part in values], out=halves, casting="unsafe")
+        np.matmul(self._weights.limbs, halves, out=sums)
+        whole[...] = sums
+        lower, upper = whole[:, ::2], whole[:, 1::2]
+        words = np.left_shift(upper, _HALF, out=self._words[:, :columns])
+        words &= PRIME
+        upper >>= 61 - _HALF
+        words += upper
+        words += lower
+        words += 2 * PRIME  # the sums may be negative, and `less` is taken off
+        highest: Words
+        highest, *others = words.view(np.uint64).reshape(-1, self._weights.rows, columns)[::-1]
+        left, right = np.uint64(self._weights.bits), np.uint64(61 - self._weights.bits)
+        for limb in others:
+            limb += highest << left & P
+            limb += highest >> right
+            highest = limb
+        if less is not None:
+            highest -= less
+        field61.reduce_into(out, highest, self._spare[:, :columns])
+
+
 def product(weights: LimbMatrix, values: Elements) -> Elements:
     """The matrix product of weights and values (n × columns), reduced."""
-    result = np.empty((weights.rows, values.shape[1]), np.uint64)
-    for part in _parts(weights, values.shape[1]):
-        result[:, part] = field61.reduce(_product(weights, values[:, part]))
+    result, at_once = np.empty((weights.rows, values.shape[1]), np.uint64), weights.at_once(also=0)
+    multiply = Product(weights, min(at_once, values.shape[1]))
+    for start in range(0, values.shape[1], at_once):
+        part = slice(start, start + at_once)
+        multiply(result[:, part], values[:, part])
     return result
-
-
-def _parts(weights: LimbMatrix, columns: int) -> Iterator[slice]:
-    """So many columns at a time that a product stays in a core's cache."""
-    rows, known = weights.limbs.shape
-    at_once = max(512, _AT_ONCE // (known + 2 * rows))
-    return (slice(start, start + at_once) for start in range(0, columns, at_once))
-
-
-def _product(weights: LimbMatrix, *values: Elements) -> Elements:
-    """The product with all values, one below the other; below 2^63 and not reduced.
-
-    Exact: a limb of a weight is at most 2^(w−1) in absolute value, half of a value below 2^32, and n products of them
-    add up to at most 2^53 (`interpolation` chooses w so). Upper halves count 2^32, so that what lies above the lower 29
-    bits of their sum counts 2^61 ≡ 1. Limbs are put together from the highest: a product with 2^w is a rotation.
-    """
-    halves = np.concatenate([part.view("<u4") for part in values], dtype=np.float64, casting="unsafe")
-    sums = (weights.limbs @ halves).astype(np.int64).reshape(-1, weights.rows, halves.shape[1])
-    lower, upper = sums[..., ::2], sums[..., 1::2]
-    words = upper << _HALF
-    words &= PRIME
-    words += upper >> 61 - _HALF
-    words += lower
-    words += PRIME  # the sums may be negative
-    highest: Elements
-    highest, *others = words.view(np.uint64)[::-1]
-    left, right = np.uint64(weights.bits), np.uint64(61 - weights.bits)
-    for limb in others:
-        highest = (highest << left & P) + (highest >> right) + limb
-    return highest

@@ -3,19 +3,13 @@
 A client pads its message with what it shares with each member's prekey. Whoever holds enough private halves, and the
 messages, could read them; so a private half is deleted in the moment in which its answer is recorded, and at its expiry
 if it was never asked (`fedassay.kernel.member_store`).
-
-Prekeys: X25519 keys that a member of a secure sum publishes beforehand, for one answer each.
-
-A client pads its message with what it shares with each member's prekey. Whoever holds enough private halves, and the
-messages, could read them; so a private half is deleted in the moment in which its answer is recorded, and at its expiry
-if it was never asked (`fedassay.member_store`).
 """
 
 from __future__ import annotations
 
 import base64
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -25,6 +19,7 @@ from fedassay.crypto import field61
 from fedassay.crypto.field61 import Elements, P
 from fedassay.crypto.keys import Secret, context, is_usable
 from fedassay.errors import ProtocolError, UsageError
+from fedassay.protocol.arrays import Words
 from fedassay.protocol.vocabulary import PartyKeys
 
 PURPOSE = "prekey 1"
@@ -97,73 +92,59 @@ class Prekey:
 
 PAD_KEY_BYTES = 32
 
-_AT_ONCE = 1 << 17
-"""Elements of all pads together: what a core's own cache holds; measured, half as much is a twentieth slower."""
-
-_FEWEST = 1 << 9
-"""Elements of one pad at a time, however many pads there are."""
-
-_ZEROS = memoryview(bytes(8 * _AT_ONCE))
 UNFOLDED = 7
-"""So many elements, and a folded sum, fit into a word."""
+"""Number of elements that fit into a word together with a folded sum."""
+
+_AT_ONCE = 1 << 13
+"""Columns of a sum of pads at a time: so many of `UNFOLDED` pads fit into a core's own cache."""
 
 
 def pad(key: Secret, count: int) -> Elements:
-    """Expand a key of 32 bytes into `count` elements: the key stream of AES-256 in counter mode, 61 bits of each word.
+    """Expand a key of 32 bytes into `count` elements: the key stream of AES-256-GCM, 61 bits of each word.
 
-    Guarantee: exactly uniform if the key stream is. The word p = 2^61 − 1 stands for no element; a stream that holds
-    it (probability 2^-61 for each element) is drawn again from another range of the counter. Equal keys give equal
-    pads on every platform; a key must serve one pad only.
+    Guarantee: each element is at a statistical distance of 2^-61 from uniform if the key stream is uniform, because the
+    word p = 2^61 − 1 also stands for 0. Who hides something under a pad takes none that holds this word
+    (`Packing.corrections`). Equal keys give equal pads on every platform; a key must serve one pad only.
 
     Examples
     --------
     >>> pad(Secret(bytes(32)), 2).tolist()
-    [687151484705478108, 513556120466507949]
+    [1039030023895427022, 1773841811996233223]
     """
     return total([key], count)
 
 
 def total(keys: Sequence[Secret], count: int) -> Elements:
     """The sum of the keys' pads."""
-    before, after = np.zeros(count, np.uint64), np.empty(count, np.uint64)
+    sums, spare = np.zeros(count, np.uint64), np.empty(_AT_ONCE, np.uint64)
     for first in range(0, len(keys), UNFOLDED):
-
-        def add(part: slice, pads: Elements, before: Elements = before, after: Elements = after) -> None:
-            after[part] = field61.fold(before[part] + pads.sum(axis=0, dtype=np.uint64))
-
-        expand(keys[first : first + UNFOLDED], count, add)
-        before, after = after, before
-    return field61.reduce(before)
+        for part, pads in expand(keys[first : first + UNFOLDED], count, _AT_ONCE):
+            some, more = sums[part], spare[: part.stop - part.start]
+            some += np.add.reduce(pads, axis=0, out=more)
+            field61.fold_in_place(some, more)
+    return field61.reduce(sums)
 
 
-def expand(keys: Sequence[Secret], count: int, use: Callable[[slice, Elements], None]) -> None:
-    """Call `use` with the pads of all keys, a row each, some columns at a time: where these are, and what they hold.
+def expand(keys: Sequence[Secret], count: int, at_once: int) -> Iterator[tuple[slice, Words]]:
+    """The pads of all keys, a row each, some columns at a time: where these are, and their words of at most p.
 
-    The rows last for the call. If one pad has to be drawn again all are gone through once more from the start, so
-    `use` must write over what it made of the same columns before.
+    The rows last until the next ones are asked for.
     """
-    at_once = max(_FEWEST, min(count, _AT_ONCE // len(keys)))
+    at_once = max(1, min(count, at_once))
+    zeros = memoryview(bytes(8 * at_once))
     buffer = np.empty((len(keys), at_once + 2), "<u8")  # the cipher library wants room for one more block
-    rows = [row.data.cast("B") for row in buffer]
-    attempts = np.zeros(len(keys), int)
-    while True:
-        streams = [_stream(key, attempt) for key, attempt in zip(keys, attempts.tolist(), strict=True)]
-        for start in range(0, count, at_once):
-            part = slice(start, min(start + at_once, count))
-            for stream, row in zip(streams, rows, strict=True):
-                stream.update_into(_ZEROS[: 8 * (part.stop - start)], row)
-            words = buffer[:, : part.stop - start].astype(np.uint64, copy=False)
-            words &= P
-            if words.max() == P:
-                attempts += (words == P).any(axis=1)
-                break
-            use(part, words)
-        else:
-            return
+    rows, streams = [row.data.cast("B") for row in buffer], [*map(_stream, keys)]
+    for start in range(0, count, at_once):
+        part = slice(start, min(start + at_once, count))
+        plain = zeros[: 8 * (part.stop - start)]
+        for stream, row in zip(streams, rows, strict=True):
+            stream.update_into(plain, row)
+        words = buffer[:, : part.stop - start].astype(np.uint64, copy=False)
+        words &= P
+        yield part, words
 
 
-def _stream(key: Secret, attempt: int) -> CipherContext:
-    """The key stream. The counter's first four bytes tell attempts apart: 2^96 blocks of each never meet the next's."""
+def _stream(key: Secret) -> CipherContext:
+    """The key stream: AES in counter mode from 2 on, as GCM has it, which libraries make faster than the mode alone."""
     assert len(key.data) == PAD_KEY_BYTES
-    start = attempt.to_bytes(4, "big") + bytes(12)
-    return Cipher(algorithms.AES(key.data), modes.CTR(start)).encryptor()
+    return Cipher(algorithms.AES(key.data), modes.GCM(bytes(12))).encryptor()

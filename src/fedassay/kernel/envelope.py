@@ -323,8 +323,8 @@ def _tuples(value: Any) -> Any:
 
 # --- replies sealed for the coordinator and signed by their sender ------------------------------------------
 
-SEAL_VERSION = 1
-_PURPOSE = "reply 1"
+SEAL_VERSION = 2
+_PURPOSE = "reply 2"
 _OVERHEAD = 1024
 
 
@@ -356,7 +356,7 @@ def sealed(
     bound = _bound(to, sender, fresh.public)
     key = fresh.agree(to.reply_key, salt=b"", info=bound)
     text = fresh.public + seal(key, reply, associated=bound, randomness=randomness)
-    signature = b"" if credentials is None else credentials.sign(_PURPOSE, bound + text)
+    signature = b"" if credentials is None else credentials.sign(_PURPOSE, _words(bound, text))
     return wire.encode({"version": SEAL_VERSION, "sender": sender, "sealed": text, "signature": signature})
 
 
@@ -380,7 +380,7 @@ def opened(
     if outer.get("version") != SEAL_VERSION or not isinstance(text, bytes) or len(text) < KEY_BYTES:
         raise ProtocolError("reply: another version, or not of the expected form.")
     bound = _bound(Addressee(own.public, request), sender, text[:KEY_BYTES])
-    if credentials is not None and not credentials.verifies(sender, _PURPOSE, bound + text, signature):
+    if credentials is not None and not credentials.verifies(sender, _PURPOSE, _words(bound, text), signature):
         raise ProtocolError(f"reply: it is not signed by {sender}, or answers another request.")
     key = own.agree(text[:KEY_BYTES], salt=b"", info=bound)
     found = unseal(key, text[KEY_BYTES:], associated=bound)
@@ -391,3 +391,8 @@ def opened(
 
 def _bound(to: Addressee, sender: str, fresh: bytes) -> bytes:
     return context("reply", hashlib.sha256(to.request).digest(), sender, fresh, to.reply_key)
+
+
+def _words(bound: bytes, text: bytes) -> bytes:
+    """What is signed. A digest, because Ed25519 reads what it signs twice, and texts are megabytes."""
+    return bound + hashlib.sha256(text).digest()

@@ -116,22 +116,25 @@ class MemberStore:
         if until < self._clock():
             raise ProtocolError("secure sum: the deadline of this exchange is over.")
         with self._transaction() as database:
+            rows = database.execute("SELECT member, issued FROM newest WHERE coordinator = ?", (coordinator,))
+            newest: dict[str, int] = dict(rows)
             for member, prekey in prekeys:
-                known = database.execute(
-                    "SELECT issued FROM newest WHERE member = ? AND coordinator = ?", (member, coordinator)
-                ).fetchone()
-                newest = 0 if known is None else known[0]
                 if prekey.expires < until or prekey.issued > self._clock() + DAY:
                     raise ProtocolError(
                         f"secure sum: the prekey of {member} is not valid until the deadline."
                     )
-                if prekey.issued < newest - DAYS_APART * DAY:
+                if prekey.issued < newest.get(member, 0) - DAYS_APART * DAY:
                     raise ProtocolError(
                         f"secure sum: the prekey of {member} is much older than another that is known of it."
                     )
-                if prekey.issued > newest:
-                    row = (member, coordinator, prekey.issued)
-                    database.execute("INSERT OR REPLACE INTO newest VALUES (?, ?, ?)", row)
+            database.executemany(
+                "INSERT OR REPLACE INTO newest VALUES (?, ?, ?)",
+                [
+                    (name, coordinator, one.issued)
+                    for name, one in prekeys
+                    if one.issued > newest.get(name, 0)
+                ],
+            )
 
     # --- answers ------------------------------------------------------------------------------------------
 

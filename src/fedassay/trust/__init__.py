@@ -1,7 +1,7 @@
 """Trust models: how the answers of many clients become one released value.
 
 To add one: write a package with a subclass of `protocol.TrustModel` and, in its module ``card``, its card, here or
-elsewhere (entry-point group ``fedassay.trust_models``). A model of one module ``name`` has its card in ``name_card``.
+elsewhere (entry-point group ``fedassay.trust_models``). Those of one module have their cards in ``modules_card``.
 """
 
 from __future__ import annotations

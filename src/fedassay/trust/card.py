@@ -5,10 +5,20 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
-from fedassay.errors import UnsupportedQuery
+from fedassay.errors import UnsupportedQuery, UsageError
 from fedassay.protocol.cards import Catalogue, Named
 from fedassay.protocol.parameters import Checked, Interval
-from fedassay.protocol.vocabulary import Neighbours, Points, Protection, Query, TrustModel, Unit
+from fedassay.protocol.vocabulary import (
+    Budget,
+    Neighbours,
+    Points,
+    Protection,
+    Query,
+    Setting,
+    Sum,
+    TrustModel,
+    Unit,
+)
 
 # --- parameters of trust models -----------------------------------------------------------------------------
 
@@ -74,6 +84,21 @@ def refuse_points(query: Query[Any]) -> None:
         raise UnsupportedQuery(
             f"Points of {query.of.name}: only two servers keep what clients have sent, so that points can be asked for "
             "later; use two-server, or ask for the whole curve at once (ecdf)."
+        )
+
+
+def budget_of(setting: Setting, trust: str) -> Budget:
+    """The budget that a trust model with noise cannot do without."""
+    if setting.budget is None:
+        raise UsageError(f"{trust}: got no privacy budget, expected one; give `epsilon` (and `delta`).")
+    return setting.budget
+
+
+def require_sum(query: Query[Any]) -> None:
+    """Refuse to draw single messages from the totals of a simulation."""
+    if not isinstance(query, Sum):
+        raise UnsupportedQuery(
+            f"{type(query).__name__}: totals do not show single clients; use the faithful mode."
         )
 
 

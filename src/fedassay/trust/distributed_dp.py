@@ -27,10 +27,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from fedassay.errors import UsageError
 from fedassay.privacy import accounting
 from fedassay.protocol.vocabulary import (
-    Budget,
     Exchange,
     Measure,
     Noise,
@@ -43,7 +41,7 @@ from fedassay.protocol.vocabulary import (
     Setting,
     Vector,
 )
-from fedassay.trust.card import exactly, protected
+from fedassay.trust.card import budget_of, exactly, protected
 from fedassay.trust.local_reports import spread
 from fedassay.trust.one_shot.exchange import OneShot, measured
 from fedassay.trust.one_shot.messages import require
@@ -87,7 +85,7 @@ class DistributedDP(OneShot):
         """
         self.require_sum(query)
         sensitivity = query.of.sensitivity(setting.protection)
-        noise = accounting.calibrate_shared(_budget(setting), sensitivity, query.share)
+        noise = accounting.calibrate_shared(budget_of(setting, self.name), sensitivity, query.share)
         self.check_planned(setting.clients)
         if setting.clients > 0:
             honest = self.sizes(setting.clients).honest
@@ -145,7 +143,7 @@ class DistributedDP(OneShot):
 
     def statement(self, setting: Setting) -> str:
         """What holds, against whom, and what is assumed."""
-        budget = _budget(setting)
+        budget = budget_of(setting, self.name)
         return (
             f"What the server learns, and what is published, is differentially private for "
             f"{protected(setting.protection)}, with epsilon = {exactly(budget.epsilon)} and delta = "
@@ -154,12 +152,6 @@ class DistributedDP(OneShot):
             f"{self.described(setting.clients)}"
             "Who took part is public. A client that lies about its own values is not detected."
         )
-
-
-def _budget(setting: Setting) -> Budget:
-    if setting.budget is None:
-        raise UsageError("distributed-dp: got no privacy budget, expected one; give `epsilon` (and `delta`).")
-    return setting.budget
 
 
 def _drawn(plan: Plan, parts: Fraction, randomness: Randomness) -> Vector:

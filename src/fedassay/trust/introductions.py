@@ -2,16 +2,28 @@
 
 In the first leg both servers draw a key for this exchange alone, and sign it if they have an identity. Everybody else
 gets names, keys and signatures from the relay, which nobody trusts: who has a roster believes only what is signed.
+The relay asks both servers, or one, and ends the exchange if one does not answer.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from fedassay.crypto.keys import KeyPair, context, is_usable
-from fedassay.errors import ProtocolError
-from fedassay.protocol.vocabulary import SECOND_SERVER, Message, PartyKeys, Randomness
+from fedassay.crypto.keys import KeyPair, Secret, context, is_usable
+from fedassay.errors import FederationError, ProtocolError, UsageError
+from fedassay.protocol.vocabulary import (
+    SECOND_SERVER,
+    Exchange,
+    Message,
+    Party,
+    PartyKeys,
+    Randomness,
+    Replies,
+    Request,
+    Round,
+)
 
 SIGNATURE_BYTES = 64
 INTRODUCTION = frozenset({"servers", "keys", "signatures"})
@@ -62,14 +74,22 @@ class Introductions:
 
     # --- what a server says of itself -------------------------------------------------------------------------
 
-    def introduce(
-        self, session: bytes, party: int, credentials: PartyKeys | None, randomness: Randomness
-    ) -> tuple[Message, KeyPair]:
-        """A server's reply to the first leg, and the pair whose public half is in it."""
-        own = KeyPair.draw(randomness)
+    def hello(
+        self, request: Request, session_of: Callable[[tuple[str, str]], bytes], randomness: Randomness
+    ) -> tuple[Message, Message]:
+        """A server's reply to the first leg, and what it keeps: its place, the session, and its key's private half."""
+        servers = self._names(self.fields(request.message, {"servers"})["servers"])
+        name, credentials = request.recipient, request.credentials
+        self.require(name in servers, f"got the servers {servers}, expected this one to be among them.")
+        party, session, own = servers.index(name), session_of(servers), KeyPair.draw(randomness)
         words = self.signed_words(session, party, own.public)
         signature = b"" if credentials is None else credentials.sign(self.purpose, words)
-        return {"public": own.public, "signature": signature}, own
+        return {"public": own.public, "signature": signature}, {
+            "servers": list(servers),
+            "party": party,
+            "session": session,
+            "private": own.private.data,
+        }
 
     def signed_words(self, session: bytes, party: int, public: bytes) -> bytes:
         """What a server signs: this is my key, in this session, as this party."""
@@ -85,12 +105,6 @@ class Introductions:
         return public, signature
 
     # --- what others are told ---------------------------------------------------------------------------------
-
-    def told_names(self, message: object, *, recipient: str) -> tuple[str, str]:
-        """First leg: who the two servers are, the recipient being one of them."""
-        names = self._names(self.fields(message, {"servers"})["servers"])
-        self.require(recipient in names, f"got the servers {names}, expected this one to be among them.")
-        return names
 
     def told_servers(self, message: object) -> Introduced:
         """Both servers' names, keys and signatures; they must differ."""
@@ -122,22 +136,26 @@ class Introductions:
             if credentials.knows(name):
                 self._check_signed(servers, party, session, credentials)
 
-    def check_other(
-        self, servers: Introduced, own: KeyPair, state: Message, credentials: PartyKeys | None
-    ) -> None:
-        """What a server believes of the other: it is the one of the first leg, its key stays, and it has signed it.
+    def told_later(
+        self, request: Request, state: Message, *also: str
+    ) -> tuple[KeyPair, Introduced, dict[str, Any]]:
+        """A server's own pair, both servers, and the other fields of a message in which these are introduced.
 
-        `state` has the `servers` of the first leg, this one's place (`party`), the `session` and, once known, `keys`.
+        It believes that the other server is the one of the first leg, that its key stays, and that it has signed it.
+        `state` is that of `hello` and, once known, has the `keys`.
         """
-        party = state["party"]
+        told = self.fields(request.message, {*INTRODUCTION, *also})
+        servers = self.told_servers({name: told[name] for name in INTRODUCTION})
+        own, party = KeyPair.of(Secret(state["private"])), state["party"]
         self.require(
             list(servers.names) == state["servers"] and servers.keys[party] == own.public,
             "got other servers than in the first leg.",
         )
         known = state.get("keys", list(servers.keys))
         self.require(known == list(servers.keys), "the key of the other server has changed.")
-        if credentials is not None:
-            self._check_signed(servers, 1 - party, state["session"], credentials)
+        if request.credentials is not None:
+            self._check_signed(servers, 1 - party, state["session"], request.credentials)
+        return own, servers, told
 
     def _check_signed(self, servers: Introduced, party: int, session: bytes, credentials: PartyKeys) -> None:
         name, signature = servers.names[party], servers.signatures[party]
@@ -152,6 +170,38 @@ class Introductions:
             raise ProtocolError(f"{self.trust}: got no names of two servers.")
         self.require(value[0] != value[1], f"both servers are {value[0]!r}, expected two.")
         return value[0], value[1]
+
+    # --- the relay --------------------------------------------------------------------------------------------
+
+    def servers(self, exchange: Exchange) -> tuple[str, str]:
+        """The names of the two servers."""
+        names = exchange.helpers
+        if len(names) != 2 or names[0] == names[1]:
+            raise UsageError(
+                f"{self.trust}: got {len(set(names))} servers, expected two; name the second one."
+            )
+        return names[0], names[1]
+
+    def ask(self, requests: Mapping[str, Message]) -> Generator[Round, Replies, tuple[Any, ...]]:
+        """One leg to one server or both; without any of their replies there is no release."""
+        replies = yield Round(to=Party.HELPER, requests=requests)
+        for server in requests:
+            if server not in replies:
+                raise FederationError(
+                    f"{self.trust}: {server} did not answer, or refused; both servers are needed. See its log, and run "
+                    "again."
+                )
+        return tuple(replies[server] for server in requests)
+
+    def introduced(self, servers: tuple[str, str]) -> Generator[Round, Replies, Message]:
+        """The first leg: both servers' names, keys and signatures, as everybody else is told them."""
+        replies = yield from self.ask({server: {"servers": list(servers)} for server in servers})
+        read = [self.read_key(reply, server=name) for reply, name in zip(replies, servers, strict=True)]
+        return {
+            "servers": list(servers),
+            "keys": [public for public, _ in read],
+            "signatures": [signature for _, signature in read],
+        }
 
 
 def is_signature(value: object) -> bool:

@@ -17,7 +17,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from fedassay.errors import ProtocolError, TooFewClients, UnsupportedQuery, UsageError
+from fedassay.errors import UnsupportedQuery
 from fedassay.privacy import accounting
 from fedassay.privacy.accounting import UNARY
 from fedassay.protocol.vocabulary import (
@@ -45,7 +45,8 @@ from fedassay.protocol.vocabulary import (
     Unit,
     Vector,
 )
-from fedassay.trust.card import LocalParameters, exactly, protected, refuse_points
+from fedassay.trust import plain
+from fedassay.trust.card import LocalParameters, budget_of, exactly, protected, refuse_points, require_sum
 from fedassay.trust.local_reports import (
     LIMIT,
     SMALLEST_SCALE,
@@ -101,17 +102,16 @@ class LocalDP(LocalParameters, TrustModel):
     def plan(self, query: Query[Any], setting: Setting) -> Plan:
         """Choose the encoding and its noise; refuse what single private messages cannot answer."""
         refuse_points(query)
-        if setting.budget is None:
-            raise UsageError("local-dp: got no privacy budget, expected one; give `epsilon` (and `delta`).")
+        budget = budget_of(setting, self.name)
         if not isinstance(query, Sum | Collect | Select):
             raise UnsupportedQuery(f"{type(query).__name__}: local-dp answers Sum, Collect and Select.")
         if self._may_be_unary(setting):
             check_parts_are_clients(query, setting)
             _check_choice(query, setting)
         if self._is_unary(query, setting):
-            noise = _unary_noise(query, setting.budget, setting.clients)
+            noise = _unary_noise(query, budget, setting.clients)
             return Plan(query=query, setting=setting, sensitivity=_ONE, noise=noise)
-        protection, budget = setting.protection, setting.budget
+        protection = setting.protection
         if self._may_be_unary(setting):
             # So that the promise is the same for all queries: whatever rows the client has, and pure.
             protection = replace(protection, neighbours=Neighbours.REPLACE_ONE)
@@ -160,28 +160,25 @@ class LocalDP(LocalParameters, TrustModel):
         self, exchange: Exchange, randomness: Randomness
     ) -> Generator[Round, Replies, tuple[Released[Any], ...]]:
         """Server half: one round, then count the ones of each partition, or add the noisy vectors."""
-        replies = yield Round(requests={name: {} for name in exchange.cohort})
         questions = [Question.of(plan) for plan in exchange.plans]
-        answers = []
-        for name in exchange.cohort:
-            reports = _opened(replies.get(name), questions, _assigned(questions, exchange.id, name))
-            if reports is not None:
-                answers.append(reports)
-        if not answers:
-            raise TooFewClients(
-                f"release: none of {len(exchange.cohort)} clients answered, expected at least 1."
-            )
+
+        def fits(name: str, contents: list[Any]) -> list[Any] | None:
+            partitions = _assigned(questions, exchange.id, name)
+            reports = [Report(*pair) for pair in zip(contents, partitions, strict=True)]
+            fit = all(question.fits(report) for question, report in zip(questions, reports, strict=True))
+            return reports if fit else None
+
+        answers = yield from plain.ask(exchange, "reports", fits)
         return tuple(
-            question.release([reports[index] for reports in answers])
-            for index, question in enumerate(questions)
+            question.release(reports)
+            for question, reports in zip(questions, zip(*answers, strict=True), strict=True)
         )
 
     def respond(
         self, request: Request, measure: Measure, state: Message, randomness: Randomness
     ) -> tuple[Message, Message]:
         """Client half: a private report per plan; always one, whatever was measured."""
-        if request.leg != 0:
-            raise ProtocolError(f"request: got leg {request.leg}, expected only leg 0.")
+        plain.require_first_leg(request)
         questions = [Question.of(plan) for plan in request.plans]
         partitions = _assigned(questions, request.exchange, request.recipient)
         reports = [
@@ -202,9 +199,8 @@ class LocalDP(LocalParameters, TrustModel):
 
     def statement(self, setting: Setting) -> str:
         """What holds, against whom, for which unit, and what is public."""
-        if setting.budget is None:
-            raise UsageError("local-dp: got no privacy budget, expected one; give `epsilon` (and `delta`).")
-        epsilon, delta = exactly(setting.budget.epsilon), exactly(setting.budget.delta)
+        budget = budget_of(setting, self.name)
+        epsilon, delta = exactly(budget.epsilon), exactly(budget.delta)
         if self._may_be_unary(setting):
             whom = (
                 "everything that the client holds: it is nearly as likely whatever rows the client has, and if it "
@@ -241,18 +237,6 @@ def _assigned(questions: Sequence[Question], exchange: bytes, client: str) -> li
     ]
 
 
-def _opened(reply: Any, questions: Sequence[Question], partitions: Sequence[int]) -> list[Report] | None:
-    """One report per plan, or None if the reply is not what an honest client could have sent."""
-    if not isinstance(reply, dict) or set(reply) != {"reports"}:
-        return None
-    contents = reply["reports"]
-    if not isinstance(contents, list | tuple) or len(contents) != len(questions):
-        return None
-    reports = [Report(*pair) for pair in zip(contents, partitions, strict=True)]
-    fit = all(question.fits(report) for question, report in zip(questions, reports, strict=True))
-    return reports if fit else None
-
-
 def _check_choice(query: Query[Any], setting: Setting) -> None:
     """A choice protects one row, where all else protects everything that the client holds."""
     if isinstance(query, Select) and setting.protection.rows_per_client != 1:
@@ -280,10 +264,7 @@ def _unary_noise(query: Query[Any], budget: Budget, clients: int) -> Noise:
 
 def _simulated(plan: Plan, total: Vector, clients: int, randomness: Randomness) -> Released[Any]:
     """A release drawn from the law of the protocol."""
-    if not isinstance(plan.query, Sum):
-        raise UnsupportedQuery(
-            f"{type(plan.query).__name__}: totals do not show single clients; use the faithful mode."
-        )
+    require_sum(plan.query)
     if plan.noise.law != UNARY:
         noise = several(plan.noise, clients)
         drawn = sum_of_draws(noise, plan.query.of.draws, randomness)

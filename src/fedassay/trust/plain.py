@@ -8,7 +8,7 @@ is not exactly of this form, or that exceeds the bounds that the plan's proofs r
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -34,12 +34,9 @@ from fedassay.protocol.vocabulary import (
     TrustModel,
     Vector,
 )
-from fedassay.trust.card import refuse_points
+from fedassay.trust.card import refuse_points, require_sum
 
 # --- vectors in the clear -----------------------------------------------------------------------------------
-
-Answers = Mapping[str, tuple[Vector, ...]]
-"""Client to its vectors, one per plan, in the order of the cohort."""
 
 
 def check_no_wrap(query: Query[Any], setting: Setting, *, limit: int) -> None:
@@ -51,23 +48,46 @@ def check_no_wrap(query: Query[Any], setting: Setting, *, limit: int) -> None:
         )
 
 
-def ask(exchange: Exchange) -> Generator[Round, Replies, Answers]:
-    """Server half: ask every client of the cohort once; who does not answer properly is left out."""
+def ask(
+    exchange: Exchange, field: str, fits: Callable[[str, list[Any]], list[Any] | None]
+) -> Generator[Round, Replies, list[list[Any]]]:
+    """Server half: ask every client of the cohort once; who does not answer properly is left out.
+
+    A reply is a list of one thing for each plan, under `field`; `fits` is called with a client's name and this list,
+    and returns what the client has said, or None if it is nothing that an honest client could have sent.
+    """
     replies = yield Round(requests={name: {} for name in exchange.cohort})
-    answers = {}
+    answers = []
     for name in exchange.cohort:
-        vectors = _opened(replies.get(name), exchange.plans)
-        if vectors is not None:
-            answers[name] = vectors
-    if not answers:
+        reply = replies.get(name)
+        found = reply[field] if isinstance(reply, dict) and set(reply) == {field} else None
+        if isinstance(found, list | tuple) and len(found) == len(exchange.plans):
+            answers.append(fits(name, list(found)))
+    said = [answer for answer in answers if answer is not None]
+    if not said:
         raise TooFewClients(f"release: none of {len(exchange.cohort)} clients answered, expected at least 1.")
-    return answers
+    return said
+
+
+def ask_for_vectors(exchange: Exchange) -> Generator[Round, Replies, list[list[Vector]]]:
+    """Server half: the vectors of each client that answered, one per plan."""
+
+    def fits(name: str, vectors: list[Any]) -> list[Any] | None:
+        fit = all(_fits(vector, plan) for vector, plan in zip(vectors, exchange.plans, strict=True))
+        return vectors if fit else None
+
+    return (yield from ask(exchange, "vectors", fits))
+
+
+def require_first_leg(request: Request) -> None:
+    """Refuse a later leg: clients are asked once."""
+    if request.leg != 0:
+        raise ProtocolError(f"request: got leg {request.leg}, expected only leg 0.")
 
 
 def answer(request: Request, measure: Measure) -> Message:
     """Client half: the measured vectors; for a `Select`, a one at the smallest loss (the first, if tied)."""
-    if request.leg != 0:
-        raise ProtocolError(f"request: got leg {request.leg}, expected only leg 0.")
+    require_first_leg(request)
     return {
         "vectors": [
             one_hot(vector) if isinstance(plan.query, Select) else vector
@@ -97,18 +117,6 @@ def one_hot(losses: Vector) -> Vector:
     chosen = np.zeros(losses.size, dtype=np.int64)
     chosen[np.argmin(losses)] = 1
     return chosen
-
-
-def _opened(reply: Any, plans: Sequence[Plan]) -> tuple[Vector, ...] | None:
-    """The vectors of a reply, or None if it is not what an honest client could have sent."""
-    if not isinstance(reply, dict) or set(reply) != {"vectors"}:
-        return None
-    vectors = reply["vectors"]
-    if not isinstance(vectors, list | tuple) or len(vectors) != len(plans):
-        return None
-    if not all(_fits(vector, plan) for vector, plan in zip(vectors, plans, strict=True)):
-        return None
-    return tuple(vectors)
 
 
 def _fits(vector: Any, plan: Plan) -> bool:
@@ -156,10 +164,10 @@ class Plain(TrustModel):
         self, exchange: Exchange, randomness: Randomness
     ) -> Generator[Round, Replies, tuple[Released[Any], ...]]:
         """Server half: one round, then add (or keep apart) what came."""
-        answers = yield from ask(exchange)
+        answers = yield from ask_for_vectors(exchange)
         return tuple(
             Released(value=_gather(column, plan), noise=NO_NOISE, clients=len(answers))
-            for plan, column in zip(exchange.plans, zip(*answers.values(), strict=True), strict=True)
+            for plan, column in zip(exchange.plans, zip(*answers, strict=True), strict=True)
         )
 
     def respond(
@@ -173,10 +181,7 @@ class Plain(TrustModel):
     ) -> tuple[Released[Any], ...]:
         """The totals themselves; only sums can be made from totals."""
         for plan in plans:
-            if not isinstance(plan.query, Sum):
-                raise UnsupportedQuery(
-                    f"{type(plan.query).__name__}: totals do not show single clients; use the faithful mode."
-                )
+            require_sum(plan.query)
         return tuple(Released(value=total, noise=NO_NOISE, clients=clients) for total in totals)
 
     def statement(self, setting: Setting) -> str:

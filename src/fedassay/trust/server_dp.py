@@ -6,7 +6,7 @@ from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from fedassay.errors import ProtocolError, UnsupportedQuery, UsageError
+from fedassay.errors import ProtocolError, UnsupportedQuery
 from fedassay.privacy import accounting
 from fedassay.privacy.amplification import amplifies, calibrate_sampled
 from fedassay.protocol.vocabulary import (
@@ -30,7 +30,7 @@ from fedassay.protocol.vocabulary import (
     Vector,
 )
 from fedassay.trust import plain
-from fedassay.trust.card import exactly, protected, refuse_points
+from fedassay.trust.card import budget_of, exactly, protected, refuse_points
 from fedassay.trust.local_reports import room_beside, spread
 
 
@@ -60,15 +60,14 @@ class ServerDP(TrustModel):
     def plan(self, query: Query[Any], setting: Setting) -> Plan:
         """Choose the noise from the budget, the summary's sensitivity and the query's share; sums only."""
         refuse_points(query)
-        if setting.budget is None:
-            raise UsageError("server-dp: got no privacy budget, expected one; give `epsilon` (and `delta`).")
+        budget = budget_of(setting, self.name)
         if not isinstance(query, Sum):
             raise UnsupportedQuery(
                 f"{type(query).__name__}: under server-dp only totals get noise, the message of a single "
                 "client carries none of its own; use local-dp."
             )
         sensitivity = query.of.sensitivity(setting.protection)
-        noise, sampled = _noise(query, setting, setting.budget, sensitivity)
+        noise, sampled = _noise(query, setting, budget, sensitivity)
         plain.check_no_wrap(query, setting, limit=room_beside(noise, query.of))
         return Plan(query=query, setting=setting, sensitivity=sensitivity, noise=noise, sampled=sampled)
 
@@ -76,8 +75,8 @@ class ServerDP(TrustModel):
         self, exchange: Exchange, randomness: Randomness
     ) -> Generator[Round, Replies, tuple[Released[Any], ...]]:
         """Server half: one round, add up, add noise."""
-        answers = yield from plain.ask(exchange)
-        columns = zip(*answers.values(), strict=True)
+        answers = yield from plain.ask_for_vectors(exchange)
+        columns = zip(*answers, strict=True)
         totals = [
             plain.total(column, plan, limit=room_beside(plan.noise, plan.query.of))
             for plan, column in zip(exchange.plans, columns, strict=True)
@@ -101,9 +100,7 @@ class ServerDP(TrustModel):
 
     def statement(self, setting: Setting) -> str:
         """Who is protected, how well, against whom, and who must be trusted."""
-        if setting.budget is None:
-            raise UsageError("server-dp: got no privacy budget, expected one; give `epsilon` (and `delta`).")
-        budget = setting.budget
+        budget = budget_of(setting, self.name)
         mechanism = (
             "discrete Laplace noise" if budget.delta == 0 else "discrete Laplace or discrete Gaussian noise"
         )

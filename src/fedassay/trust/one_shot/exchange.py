@@ -10,7 +10,7 @@ correction from pad to share for the others.
    answer, deletes its prekey, and replies.
 
 Any r members' answers and the corrections open Σ_{i∈U} x_i. Pads are one-time: they are derived (X25519, HKDF-SHA256,
-AES-256-CTR) from a fresh key of the client and a prekey of the member, for one session, which is a digest of all that
+AES-256-GCM) from a fresh key of the client and a prekey of the member, for one session, which is a digest of all that
 was agreed. Guarantees, proof and limits: `docs/explanation/secure-sum.md`. Sizes: `one_shot_sizes`.
 """
 
@@ -52,8 +52,15 @@ from fedassay.protocol.vocabulary import (
 from fedassay.trust.card import OneShotParameters, refuse_points
 from fedassay.trust.one_shot import messages
 from fedassay.trust.one_shot.messages import NamedSet, Spoken, Terms, require
-from fedassay.trust.one_shot.sizes import LARGEST_COMMITTEE, NAMED, Sizes, opening_words, sizes
-from fedassay.trust.one_shot.statement import attendance, described
+from fedassay.trust.one_shot.sizes import (
+    LARGEST_COMMITTEE,
+    NAMED,
+    Sizes,
+    attendance,
+    described,
+    opening_words,
+    sizes,
+)
 
 LARGEST_TOTAL = 2 ** (TOTAL_BITS + 1) - 1
 LARGEST_COHORT = 2**32
@@ -241,17 +248,16 @@ class OneShot(OneShotParameters, TrustModel):
 
     def _speak(self, terms: Terms, request: Request, measure: Measure, randomness: Randomness) -> Message:
         """Leg 0. Measure, and send the corrections under pads that nothing here can make again."""
-        name, own = request.recipient, KeyPair.draw(randomness)
-        vector = self.contribution(request.plans, measure, terms.sizes, randomness)
-        keys = [terms.pad_key(own, key.public, (name, member, own.public)) for member, key in terms.members]
-        packing = terms.sizes.packing
-        rows, corrections = packing.rows(vector), np.empty((packing.corrected, terms.columns), np.uint64)
-
-        def correct(part: slice, pads: Elements) -> None:
-            corrections[:, part] = packing.corrections(rows[:, part], pads)
-
-        expand(keys, terms.columns, correct)
-        words = terms.spoken(name, own.public, messages.digest_of(corrections))
+        name, packing = request.recipient, terms.sizes.packing
+        rows = packing.rows(self.contribution(request.plans, measure, terms.sizes, randomness))
+        corrections = None
+        while corrections is None:
+            own = KeyPair.draw(randomness)
+            keys = [
+                terms.pad_key(own, key.public, (name, member, own.public)) for member, key in terms.members
+            ]
+            corrections = packing.corrections(rows, expand(keys, terms.columns, packing.at_once))
+        words = terms.spoken(name, own.public)
         signature = b"" if request.credentials is None else request.credentials.sign(messages.SPOKEN, words)
         return {"public": own.public, "corrections": corrections, "signature": signature}
 

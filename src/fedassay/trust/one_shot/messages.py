@@ -13,8 +13,6 @@ from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import Any, NamedTuple, cast
 
-import numpy as np
-
 from fedassay.crypto.field61 import Elements, require_reduced
 from fedassay.crypto.keys import KEY_BYTES, KeyPair, Secret, context
 from fedassay.crypto.prekeys import PAD_KEY_BYTES, Prekey
@@ -38,9 +36,8 @@ ANSWERED = "secure sum: answer"
 """The purposes for which clients sign what they send, and members the set that they answer."""
 
 SIGNATURE_BYTES = 64
-DIGEST_BYTES = 32
 
-_VERSION = "one-shot sum 1: p = 2^61 - 1, entries at 1..l, members at l + 1.."
+_VERSION = "one-shot sum 2: p = 2^61 - 1, entries at 1..l, members at l + 1.."
 
 
 def require(holds: bool, sentence: str) -> None:  # noqa: FBT001
@@ -123,9 +120,9 @@ class Terms:
         """
         return own.agree(other, salt=self.session, info=context("pad", *parties), length=PAD_KEY_BYTES)
 
-    def spoken(self, client: str, public: bytes, digest: bytes) -> bytes:
-        """What a client signs: these are my key and my corrections."""
-        return context("message", self.session, client, public, digest)
+    def spoken(self, client: str, public: bytes) -> bytes:
+        """What a client signs: this is my key in this session. Its corrections are signed with the whole reply."""
+        return context("message", self.session, client, public)
 
     def answered(self, named: NamedSet) -> bytes:
         """What a member signs: I have answered once in this session, on these clients' messages."""
@@ -140,12 +137,17 @@ def answered_words(session: bytes, clients: Sequence[str], set_digest: bytes) ->
 
 def keys_of(names: Iterable[str], credentials: PartyKeys | None) -> dict[str, bytes]:
     """The public keys that a party has pinned for these sites; none in a simulation."""
-    return {} if credentials is None else {name: credentials.sites[name] for name in sorted({*names})}
+    return (
+        {}
+        if credentials is None
+        else {name: credentials.sites[name] for name in sorted(dict.fromkeys(names))}
+    )
 
 
 def digest_of_keys(keys: Mapping[str, bytes]) -> bytes:
     """The digest of pinned keys that the terms hold, so that all sites must have pinned the same."""
-    return _digest("roster", [*map(list, sorted(keys.items()))]) if keys else b""
+    names = sorted(keys)
+    return _digest("roster", [names, [keys[name] for name in names]]) if keys else b""
 
 
 def _digest(what: str, items: list[Any]) -> bytes:
@@ -163,7 +165,8 @@ def told(request: Request) -> Exchange:
     cohort, members, deadline = message["cohort"], message["members"], message["deadline"]
     require(type(deadline) is int and 0 <= deadline < 2**63, "the deadline is no time.")
     require(isinstance(cohort, list) and {*map(type, cohort)} <= {str}, "the cohort is no list.")
-    require(cohort == sorted(set(cohort)), "the cohort's names are not in order, each once.")
+    in_order = cohort == sorted(cohort) and len(set(cohort)) == len(cohort)
+    require(in_order, "the cohort's names are not in order, each once.")
     require(
         len(cohort) == request.cohort, f"got {len(cohort)} clients, expected {request.cohort} as was said."
     )
@@ -172,11 +175,10 @@ def told(request: Request) -> Exchange:
     names, publics = {name for name, _ in pairs}, {Prekey.unpacked(prekey).public for _, prekey in pairs}
     require(len(names) == len(pairs) == len(publics), "a member or a prekey is named twice.")
     # The second server holds no rows, and the coordinator is a party of its own: with either, two would pass for three.
+    everybody = names.union(cohort)
+    require(everybody.isdisjoint((COORDINATOR, SECOND_SERVER)), "the cohort holds a name that is no site's.")
     require(
-        not {COORDINATOR, SECOND_SERVER} & {*cohort, *names}, "the cohort holds a name that is no site's."
-    )
-    require(
-        request.credentials is None or request.credentials.sites.keys() >= {*cohort, *names},
+        request.credentials is None or request.credentials.sites.keys() >= everybody,
         "it names a client whose key is not pinned here.",
     )
     return Exchange(
@@ -222,7 +224,6 @@ class Spoken(NamedTuple):
     """A client's message, without its corrections."""
 
     public: bytes
-    digest: bytes
     signature: bytes
 
 
@@ -251,7 +252,7 @@ def told_set(request: Request, terms: Terms) -> NamedSet:
     named = request.message["named"]
     entries: list[Any] = named if isinstance(named, list) else [None]
     for entry in entries:
-        require(isinstance(entry, list) and len(entry) == 4 and type(entry[0]) is int, "the set is no list.")
+        require(isinstance(entry, list) and len(entry) == 3 and type(entry[0]) is int, "the set is no list.")
         require(_is_spoken(*entry[1:]), "the set holds something that is no client's message.")
     places = [entry[0] for entry in entries]
     require(
@@ -272,14 +273,8 @@ def told_set(request: Request, terms: Terms) -> NamedSet:
     return NamedSet.of(terms, clients)
 
 
-def _is_spoken(public: object, digest: object, signature: object) -> bool:
-    return (
-        isinstance(public, bytes)
-        and isinstance(digest, bytes)
-        and len(public) == KEY_BYTES
-        and len(digest) == DIGEST_BYTES
-        and _is_signature(signature)
-    )
+def _is_spoken(public: object, signature: object) -> bool:
+    return isinstance(public, bytes) and len(public) == KEY_BYTES and _is_signature(signature)
 
 
 def _is_signature(signature: object) -> bool:
@@ -289,16 +284,11 @@ def _is_signature(signature: object) -> bool:
 
 def is_spoken_by(name: str, spoken: Spoken, terms: Terms, credentials: PartyKeys | None) -> bool:
     """Whether the client of this name has signed the message; in a simulation nobody signs."""
-    words = terms.spoken(name, spoken.public, spoken.digest)
+    words = terms.spoken(name, spoken.public)
     return credentials is None or credentials.verifies(name, SPOKEN, words, spoken.signature)
 
 
 # --- what the coordinator reads -------------------------------------------------------------------------------
-
-
-def digest_of(corrections: Elements) -> bytes:
-    """The digest of a client's corrections, which it signs."""
-    return hashlib.sha256(np.ascontiguousarray(corrections, "<u8").data).digest()
 
 
 def read_spoken(reply: object, terms: Terms) -> tuple[Spoken, Elements] | None:
@@ -306,7 +296,7 @@ def read_spoken(reply: object, terms: Terms) -> tuple[Spoken, Elements] | None:
     shape = (terms.sizes.packing.corrected, terms.columns)
     if (corrections := _read(reply, "corrections", shape, {"public", "signature"})) is None:
         return None
-    spoken = Spoken(reply["public"], digest_of(corrections), reply["signature"])  # type: ignore[index]
+    spoken = Spoken(reply["public"], reply["signature"])  # type: ignore[index]
     return (spoken, corrections) if _is_spoken(*spoken) else None
 
 

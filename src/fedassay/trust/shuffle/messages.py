@@ -35,7 +35,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -45,7 +45,7 @@ from fedassay.errors import ProtocolError
 from fedassay.privacy import samplers
 from fedassay.privacy.accounting import CHOICE
 from fedassay.protocol.vocabulary import Message, Plan, Randomness, Vector
-from fedassay.trust.introductions import INTRODUCTION, Introduced, Introductions, Pair, is_signature
+from fedassay.trust.introductions import Introductions, Pair, is_signature
 from fedassay.trust.local_reports import Question, Report
 from fedassay.trust.question import question
 
@@ -166,11 +166,8 @@ def read_refusal(reply: object) -> int | None:
 # --- what clients and servers are told --------------------------------------------------------------------------
 
 
-def told_envelopes(
-    message: object, *, lengths: Sequence[int]
-) -> tuple[Introduced, list[tuple[str, Envelopes]], bool]:
+def told_envelopes(told: Message, *, lengths: Sequence[int]) -> tuple[list[tuple[str, Envelopes]], bool]:
     """The shuffler: envelopes of clients, by name, and whether they are the last."""
-    introduced, told = _introduced(message, {"envelopes", "last"})
     envelopes, last = told["envelopes"], told["last"]
     if not isinstance(envelopes, list) or not isinstance(last, bool):
         raise ProtocolError("shuffle: got no list of envelopes.")
@@ -182,21 +179,15 @@ def told_envelopes(
         if not isinstance(client, str) or of_client is None:
             raise ProtocolError("shuffle: got envelopes of nobody, or of other lengths than they have.")
         read.append((client, of_client))
-    return introduced, read, last
+    return read, last
 
 
-def told_letters(message: object, *, lengths: Sequence[int]) -> tuple[Introduced, list[Bag], bool]:
+def told_letters(told: Message, *, lengths: Sequence[int]) -> tuple[list[Bag], bool]:
     """The analyst: letters for each query, and whether they are the last."""
-    introduced, told = _introduced(message, {"letters", "last"})
     bags, last = _bags(told["letters"], lengths, who="the relay"), told["last"]
     if not isinstance(last, bool):
         raise ProtocolError("shuffle: got letters, but not whether they are the last.")
-    return introduced, bags, last
-
-
-def _introduced(message: object, also: set[str]) -> tuple[Introduced, dict[str, Any]]:
-    told = WORDS.fields(message, {*INTRODUCTION, *also})
-    return WORDS.told_servers({name: told[name] for name in INTRODUCTION}), told
+    return bags, last
 
 
 def _bags(value: object, lengths: Sequence[int], *, who: str) -> list[Bag]:

@@ -14,7 +14,7 @@ from fractions import Fraction
 from typing import Any, ClassVar
 
 from fedassay.crypto.keys import KeyPair
-from fedassay.errors import ParameterError, TooFewClients, UnsupportedQuery, UsageError
+from fedassay.errors import ParameterError, TooFewClients, UnsupportedQuery
 from fedassay.privacy.amplification import ShuffledPlan, local_epsilon_for
 from fedassay.protocol import wire
 from fedassay.protocol.vocabulary import (
@@ -40,7 +40,7 @@ from fedassay.protocol.vocabulary import (
     Unit,
     Vector,
 )
-from fedassay.trust.card import ShuffleParameters, exactly, protected, refuse_points
+from fedassay.trust.card import ShuffleParameters, budget_of, exactly, protected, refuse_points
 from fedassay.trust.local_dp import LocalDP, check_parts_are_clients
 from fedassay.trust.local_reports import Question
 from fedassay.trust.one_shot.sizes import tolerated
@@ -163,7 +163,7 @@ class Shuffle(ShuffleParameters, TrustModel):
         `setting.clients` of 0 stands for a number that is not known yet: nobody is hidden then.
         """
         refuse_points(query)
-        budget = _budget(setting)
+        budget = budget_of(setting, self.name)
         if not isinstance(query, Sum | Collect | Select):
             raise UnsupportedQuery(f"{type(query).__name__}: shuffle answers Sum, Collect and Select.")
         if isinstance(query.cohort, Sample):
@@ -203,7 +203,7 @@ class Shuffle(ShuffleParameters, TrustModel):
     def _amplifies(self, setting: Setting) -> bool:
         """Whether messages hide everything that a client holds, and some delta may be spent."""
         whole = setting.protection.rows_per_client == 1 or self.encoding == "unary"
-        return whole and _budget(setting).delta > 0
+        return whole and budget_of(setting, self.name).delta > 0
 
     # --- the halves -----------------------------------------------------------------------------------------
 
@@ -238,7 +238,7 @@ class Shuffle(ShuffleParameters, TrustModel):
 
     def statement(self, setting: Setting) -> str:
         """Both guarantees: against the server, and against the server and the shuffler together."""
-        budget = _budget(setting)
+        budget = budget_of(setting, self.name)
         if not self._amplifies(setting):
             return f"{self._local.statement(setting)} {self._why_not(setting)}"
         local = local_epsilon_for(_share(budget, 1.0), self.fewest_honest(setting.clients))
@@ -278,12 +278,6 @@ class Shuffle(ShuffleParameters, TrustModel):
             "then does not know who sent which, unless the two work together. The numbers above do not rest on it: "
             f"there is no amplification by shuffling, because {reason}."
         )
-
-
-def _budget(setting: Setting) -> Budget:
-    if setting.budget is None:
-        raise UsageError("shuffle: got no privacy budget, expected one; give `epsilon` (and `delta`).")
-    return setting.budget
 
 
 def _share(budget: Budget, share: float) -> Budget:

@@ -36,12 +36,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedassay.crypto.keys import KeyPair, Secret
-from fedassay.errors import FederationError, ProtocolError, TooFewClients, UnsupportedQuery, UsageError
+from fedassay.crypto.keys import KeyPair
+from fedassay.errors import ProtocolError, TooFewClients, UnsupportedQuery
 from fedassay.protocol.vocabulary import (
     Exchange,
     Message,
-    Party,
     Randomness,
     Released,
     Replies,
@@ -113,18 +112,16 @@ def permutation(count: int, randomness: Randomness) -> NDArray[np.intp]:
 def _hello(
     request: Request, state: Message, numbers: _Numbers, randomness: Randomness
 ) -> tuple[Message, Message]:
-    servers = WORDS.told_names(request.message, recipient=request.recipient)
-    party = servers.index(request.recipient)
-    session = session_of(exchange=request.exchange, plans=request.plans, numbers=numbers, servers=servers)
-    reply, own = WORDS.introduce(session, party, request.credentials, randomness)
-    return reply, {
-        "step": ("letters", "envelopes")[party],
-        "servers": list(servers),
-        "party": party,
-        "session": session,
-        "private": own.private.data,
-        **({"opened": {}} if party == 1 else {}),
-    }
+    reply, begun = WORDS.hello(
+        request,
+        lambda servers: session_of(
+            exchange=request.exchange, plans=request.plans, numbers=numbers, servers=servers
+        ),
+        randomness,
+    )
+    if begun["party"] == 0:
+        return reply, {"step": "letters", **begun}
+    return reply, {"step": "envelopes", **begun, "opened": {}}
 
 
 def _envelopes(
@@ -132,9 +129,8 @@ def _envelopes(
 ) -> tuple[Message, Message]:
     """The shuffler: count the clients, open their envelopes, and shuffle the letters for each query by itself."""
     questions = [Question.of(plan) for plan in request.plans]
-    introduced, envelopes, last = told_envelopes(request.message, lengths=envelope_bytes(questions))
-    own = KeyPair.of(Secret(state["private"]))
-    WORDS.check_other(introduced, own, state, request.credentials)
+    own, introduced, told = WORDS.told_later(request, state, "envelopes", "last")
+    envelopes, last = told_envelopes(told, lengths=envelope_bytes(questions))
     opened = dict(state["opened"])
     for client, of_client in envelopes:
         # Who has sent two counts once; the servers themselves, who have keys in the rosters too, do not count.
@@ -182,9 +178,8 @@ def _read(
 ) -> tuple[Message, Message]:
     """The analyst: read letters. One that does not open is left out; whoever wrote it has said nothing."""
     questions = [Question.of(plan) for plan in request.plans]
-    introduced, bags, last = told_letters(request.message, lengths=letter_bytes(questions))
-    own = KeyPair.of(Secret(state["private"]))
-    WORDS.check_other(introduced, own, state, request.credentials)
+    own, introduced, told = WORDS.told_later(request, state, "letters", "last")
+    bags, last = told_letters(told, lengths=letter_bytes(questions))
     texts = []
     for place, (bag, question) in enumerate(zip(bags, questions, strict=True)):
         route = LetterRoute(session=state["session"], place=place, servers=introduced.keys)
@@ -211,10 +206,10 @@ MOST_ENVELOPES = 1 << 14
 
 def relay(exchange: Exchange, *, fewest: int) -> Generator[Round, Replies, tuple[Released[Any], ...]]:
     """Ask servers and clients in turn, and read what comes out."""
-    analyst, shuffler = _servers(exchange)
+    analyst, shuffler = servers = WORDS.servers(exchange)
     questions = [Question.of(plan) for plan in exchange.plans]
     _check_size(exchange, envelope_bytes(questions))
-    introduction = yield from _introduce(analyst, shuffler)
+    introduction = yield from WORDS.introduced(servers)
     answers = yield Round(requests={name: dict(introduction) for name in exchange.cohort})
     found = {}
     for name in sorted(exchange.cohort):
@@ -224,7 +219,7 @@ def relay(exchange: Exchange, *, fewest: int) -> Generator[Round, Replies, tuple
     _check_enough(len(found), len(exchange.cohort), fewest)
     reply: Any = None
     for message in _envelope_legs(found):
-        reply = yield from _ask(shuffler, {**introduction, **message})
+        (reply,) = yield from WORDS.ask({shuffler: {**introduction, **message}})
     opened = messages.read_refusal(reply)
     if opened is not None:
         _check_enough(opened, len(exchange.cohort), fewest)
@@ -232,7 +227,7 @@ def relay(exchange: Exchange, *, fewest: int) -> Generator[Round, Replies, tuple
     bags = messages.read_letters(reply, lengths=lengths, server=shuffler)
     texts: list[list[bytes]] = [[] for _ in questions]
     for message in _letter_legs(bags, lengths):
-        reply = yield from _ask(analyst, {**introduction, **message})
+        (reply,) = yield from WORDS.ask({analyst: {**introduction, **message}})
         read = messages.read_texts(reply, lengths=list(map(text_bytes, questions)), server=analyst)
         for some, bag in zip(texts, read, strict=True):
             some += messages.from_bag(bag)
@@ -240,14 +235,6 @@ def relay(exchange: Exchange, *, fewest: int) -> Generator[Round, Replies, tuple
         _released(question, some, len(exchange.cohort))
         for question, some in zip(questions, texts, strict=True)
     )
-
-
-def _servers(exchange: Exchange) -> tuple[str, str]:
-    if len(exchange.helpers) != 2 or exchange.helpers[0] == exchange.helpers[1]:
-        raise UsageError(
-            f"shuffle: got {len(set(exchange.helpers))} servers, expected two; name the second one."
-        )
-    return exchange.helpers[0], exchange.helpers[1]
 
 
 def _check_size(exchange: Exchange, lengths: Sequence[int]) -> None:
@@ -267,18 +254,6 @@ def _check_enough(clients: int, asked: int, fewest: int) -> None:
         )
 
 
-def _introduce(analyst: str, shuffler: str) -> Generator[Round, Replies, Message]:
-    """Leg 0: both servers' keys."""
-    servers = [analyst, shuffler]
-    replies = yield Round(to=Party.HELPER, requests={name: {"servers": servers} for name in servers})
-    read = [messages.WORDS.read_key(_reply(replies, name), server=name) for name in servers]
-    return {
-        "servers": servers,
-        "keys": [public for public, _ in read],
-        "signatures": [signature for _, signature in read],
-    }
-
-
 def _envelope_legs(found: Mapping[str, Envelopes]) -> Iterator[Message]:
     """The requests to the shuffler, each small enough."""
     each = sum(map(len, next(iter(found.values())).sealed))
@@ -293,20 +268,6 @@ def _letter_legs(bags: Sequence[Bag], lengths: Sequence[int]) -> Iterator[Messag
     size, count = max(1, LARGEST_LEG // sum(lengths)), len(bags[0])
     for start in range(0, count, size):
         yield {"letters": [bag[start : start + size] for bag in bags], "last": start + size >= count}
-
-
-def _ask(server: str, request: Message) -> Generator[Round, Replies, Any]:
-    """One leg to one server."""
-    replies = yield Round(to=Party.HELPER, requests={server: request})
-    return _reply(replies, server)
-
-
-def _reply(replies: Replies, server: str) -> Any:
-    if server not in replies:
-        raise FederationError(
-            f"shuffle: {server} did not answer, or refused; both servers are needed. See its log, and run again."
-        )
-    return replies[server]
 
 
 def _released(question: Question, texts: Sequence[bytes], asked: int) -> Released[Any]:

@@ -31,7 +31,7 @@ from typing import Any
 import numpy as np
 
 from fedassay.crypto.dcf_keys import Keys
-from fedassay.crypto.keys import KeyPair, Secret
+from fedassay.crypto.keys import KeyPair
 from fedassay.crypto.sketch import Challenge, begin_and_total
 from fedassay.errors import ProtocolError
 from fedassay.protocol.vocabulary import Message, Points, Randomness, Request
@@ -62,28 +62,17 @@ def layouts(request: Request) -> list[Layout]:
 
 
 def _hello(request: Request, state: Message, randomness: Randomness) -> tuple[Message, Message]:
-    servers = messages.told_names(request.message, recipient=request.recipient)
-    party = servers.index(request.recipient)
-    session = session_of(exchange=request.exchange, plans=request.plans, servers=servers)
-    reply, own = WORDS.introduce(session, party, request.credentials, randomness)
-    return reply, {
-        "step": "deposits",
-        "servers": list(servers),
-        "party": party,
-        "session": session,
-        "private": own.private.data,
-        "opened": {},
-    }
+    reply, begun = WORDS.hello(
+        request,
+        lambda servers: session_of(exchange=request.exchange, plans=request.plans, servers=servers),
+        randomness,
+    )
+    return reply, {"step": "deposits", **begun, "opened": {}}
 
 
 def _deposits(request: Request, state: Message, randomness: Randomness) -> tuple[Message, Message]:
-    told = messages.fields(request.message, {"servers", "keys", "signatures", "pieces", "last"})
-    introduced = messages.told_servers({name: told[name] for name in ("servers", "keys", "signatures")})
-    pieces, last = messages.told_pieces(
-        {name: told[name] for name in ("pieces", "last")}, plans=len(request.plans)
-    )
-    own = KeyPair.of(Secret(state["private"]))
-    WORDS.check_other(introduced, own, state, request.credentials)
+    own, introduced, told = WORDS.told_later(request, state, "pieces", "last")
+    pieces, last = messages.told_pieces(told, plans=len(request.plans))
     opened = _opened(pieces, own, introduced.keys, state, request)
     require(
         len(opened) <= request.cohort,

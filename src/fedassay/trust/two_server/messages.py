@@ -53,7 +53,7 @@ from fedassay.trust.question import question
 def session_of(*, exchange: bytes, plans: Sequence[Plan], servers: Sequence[str]) -> bytes:
     """The digest that everything of one exchange is bound to."""
     asked = question(plans)
-    return hashlib.sha256(context("fedassay two-server 3", exchange, asked, *servers)).digest()
+    return hashlib.sha256(context("fedassay two-server 4", exchange, asked, *servers)).digest()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -152,7 +152,6 @@ class Sealed(NamedTuple):
 
 WORDS = Introductions("two-server")
 require, fields = WORDS.require, WORDS.fields
-read_key, told_names, told_servers = WORDS.read_key, WORDS.told_names, WORDS.told_servers
 
 
 # --- what the relay reads -------------------------------------------------------------------------------------
@@ -221,9 +220,8 @@ def _check_answered(reply: object, *, server: str) -> None:
 # --- what clients and servers are told --------------------------------------------------------------------------
 
 
-def told_pieces(message: object, *, plans: int) -> tuple[list[Piece], bool]:
+def told_pieces(told: Message, *, plans: int) -> tuple[list[Piece], bool]:
     """Deposits of clients, and whether they are the last."""
-    told = fields(message, {"pieces", "last"})
     pieces, last = told["pieces"], told["last"]
     if not isinstance(pieces, list) or not isinstance(last, bool):
         raise ProtocolError("two-server: got no list of deposits.")

@@ -19,7 +19,6 @@ from fedassay.errors import ProtocolError, UnsupportedQuery, UsageError
 from fedassay.privacy import accounting
 from fedassay.protocol import wire
 from fedassay.protocol.vocabulary import (
-    Budget,
     Exchange,
     Measure,
     Message,
@@ -40,7 +39,7 @@ from fedassay.protocol.vocabulary import (
     Vector,
 )
 from fedassay.trust import plain
-from fedassay.trust.card import exactly, protected
+from fedassay.trust.card import budget_of, exactly, protected
 from fedassay.trust.local_reports import reach, several, spread
 from fedassay.trust.two_server.deposits import LIMIT, make
 from fedassay.trust.two_server.helper import assist
@@ -51,7 +50,6 @@ from fedassay.trust.two_server.messages import (
     DepositRoute,
     require,
     session_of,
-    told_servers,
 )
 from fedassay.trust.two_server.relay import relay
 
@@ -64,7 +62,7 @@ CLIENT_LEG = 1
 def deposit(request: Request, measure: Measure, randomness: Randomness) -> Message:
     """The reply: for each server a sealed text per query."""
     require(request.leg == CLIENT_LEG, f"got leg {request.leg}, expected only leg {CLIENT_LEG}.")
-    servers = told_servers(request.message)
+    servers = WORDS.told_servers(request.message)
     session = session_of(exchange=request.exchange, plans=request.plans, servers=servers.names)
     WORDS.check_servers(servers, session, request.credentials)
     own = KeyPair.draw(randomness)
@@ -131,7 +129,7 @@ class TwoServer(TrustModel):
 
     def plan(self, query: Query[Any], setting: Setting) -> Plan:
         """Choose the noise of each server as `server-dp` would; refuse what cannot be computed from shares."""
-        budget = _budget(setting)
+        budget = budget_of(setting, self.name)
         if not isinstance(query, Sum | Points):
             raise UnsupportedQuery(
                 f"{type(query).__name__}: under two-server only totals get noise, and no server sees the message of a "
@@ -198,7 +196,7 @@ class TwoServer(TrustModel):
 
     def statement(self, setting: Setting) -> str:
         """Who is protected, against whom, what must be assumed, and what is public."""
-        budget, rows = _budget(setting), setting.protection.rows_per_client
+        budget, rows = budget_of(setting, self.name), setting.protection.rows_per_client
         sizes = (
             "How many rows each client has is public"
             if rows is None
@@ -218,12 +216,6 @@ class TwoServer(TrustModel):
             "that is honest begins nothing new. "
             f"{sizes}. Which clients took part, and which were left out, is known to both servers."
         )
-
-
-def _budget(setting: Setting) -> Budget:
-    if setting.budget is None:
-        raise UsageError("two-server: got no privacy budget, expected one; give `epsilon` (and `delta`).")
-    return setting.budget
 
 
 def _room(plan: Plan) -> int:

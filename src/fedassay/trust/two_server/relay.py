@@ -26,12 +26,12 @@ from typing import Any
 import numpy as np
 
 from fedassay.crypto.field61 import add
-from fedassay.errors import FederationError, ProtocolError, TooFewClients, UnsupportedQuery, UsageError
-from fedassay.protocol.vocabulary import Exchange, Message, Party, Points, Released, Replies, Round
+from fedassay.errors import ProtocolError, TooFewClients, UnsupportedQuery
+from fedassay.protocol.vocabulary import Exchange, Message, Points, Released, Replies, Round
 from fedassay.trust.two_server import messages
 from fedassay.trust.two_server.deposits import from_field
 from fedassay.trust.two_server.layout import LARGEST_DEPOSIT, LARGEST_DEPOSITS, Layout
-from fedassay.trust.two_server.messages import Piece, Sealed
+from fedassay.trust.two_server.messages import WORDS, Piece, Sealed
 
 _Both = tuple[Any, Any]
 """One thing for, or of, each server."""
@@ -39,7 +39,7 @@ _Both = tuple[Any, Any]
 
 def relay(exchange: Exchange) -> Generator[Round, Replies, tuple[Released[Any], ...]]:
     """Ask servers and clients in turn, and add up what the servers answer."""
-    servers = _servers(exchange)
+    servers = WORDS.servers(exchange)
     places = [
         np.array(plan.query.at, dtype=np.int64) if isinstance(plan.query, Points) else None
         for plan in exchange.plans
@@ -47,7 +47,7 @@ def relay(exchange: Exchange) -> Generator[Round, Replies, tuple[Released[Any], 
     if exchange.first_leg == 0:
         replies = yield from _first_answers(exchange, servers, places)
     else:
-        replies = yield from _ask_both(servers, ({"places": places}, {"places": places}))
+        replies = yield from WORDS.ask({server: {"places": places} for server in servers})
     return _released(exchange, replies, servers)
 
 
@@ -61,24 +61,16 @@ def _first_answers(
     first, second = servers
     masked = yield from _deposit(exchange, servers, layouts)
     factors = _sealed(
-        (yield from _ask_both(servers, ({"sealed": masked[1]}, {"sealed": masked[0]}))), servers
+        (yield from WORDS.ask({first: {"sealed": masked[1]}, second: {"sealed": masked[0]}})), servers
     )
-    committed = yield from _ask(second, {"sealed": factors[0]})
+    (committed,) = yield from WORDS.ask({second: {"sealed": factors[0]}})
     commitment = messages.read_sealed(committed, server=second)
-    opened = yield from _ask(first, {"sealed": factors[1], "commitment": commitment})
+    (opened,) = yield from WORDS.ask({first: {"sealed": factors[1], "commitment": commitment}})
     opening = messages.read_sealed(opened, server=first)
-    of_second = yield from _ask(second, {"sealed": opening, "places": places})
+    (of_second,) = yield from WORDS.ask({second: {"sealed": opening, "places": places}})
     answer, verdict = messages.read_verdict(of_second, server=second)
-    of_first = yield from _ask(first, {"sealed": verdict, "places": places})
+    (of_first,) = yield from WORDS.ask({first: {"sealed": verdict, "places": places}})
     return of_first, answer
-
-
-def _servers(exchange: Exchange) -> tuple[str, str]:
-    if len(exchange.helpers) != 2 or exchange.helpers[0] == exchange.helpers[1]:
-        raise UsageError(
-            f"two-server: got {len(set(exchange.helpers))} servers, expected two; name the second one."
-        )
-    return exchange.helpers[0], exchange.helpers[1]
 
 
 def _check_size(exchange: Exchange, size: int) -> None:
@@ -94,14 +86,7 @@ def _deposit(
     exchange: Exchange, servers: tuple[str, str], layouts: Sequence[Layout]
 ) -> Generator[Round, Replies, _Both]:
     """Legs 0 to 2: the servers' keys to the clients, and what those seal to the servers."""
-    hello = {"servers": list(servers)}
-    replies = yield from _ask_both(servers, (hello, hello))
-    read = [messages.read_key(reply, server=name) for reply, name in zip(replies, servers, strict=True)]
-    introduction: Message = {
-        "servers": list(servers),
-        "keys": [public for public, _ in read],
-        "signatures": [signature for _, signature in read],
-    }
+    introduction = yield from WORDS.introduced(servers)
     answers = yield Round(requests={name: dict(introduction) for name in exchange.cohort})
     deposits, longest = {}, [layout.text_bytes for layout in layouts]
     for name in sorted(exchange.cohort):
@@ -114,12 +99,11 @@ def _deposit(
     batches = list(_batches(deposits))
     for number, batch in enumerate(batches, start=1):
         last = number == len(batches)
-        replies = yield from _ask_both(
-            servers,
-            (
-                {**introduction, "pieces": [dict(pair[0]) for pair in batch], "last": last},
-                {**introduction, "pieces": [dict(pair[1]) for pair in batch], "last": last},
-            ),
+        replies = yield from WORDS.ask(
+            {
+                server: {**introduction, "pieces": [dict(pair[party]) for pair in batch], "last": last}
+                for party, server in enumerate(servers)
+            }
         )
     return _sealed(replies, servers)
 
@@ -138,26 +122,6 @@ def _batches(deposits: Mapping[str, Sealed]) -> Iterator[list[tuple[Message, Mes
             batch.append((first, second))
             size += length
     yield batch
-
-
-def _ask_both(servers: tuple[str, str], requests: _Both) -> Generator[Round, Replies, _Both]:
-    """One leg to both servers; without either there is no release."""
-    replies = yield Round(to=Party.HELPER, requests=dict(zip(servers, requests, strict=True)))
-    return _reply(replies, servers[0]), _reply(replies, servers[1])
-
-
-def _ask(server: str, request: Message) -> Generator[Round, Replies, Any]:
-    """One leg to one server."""
-    replies = yield Round(to=Party.HELPER, requests={server: request})
-    return _reply(replies, server)
-
-
-def _reply(replies: Replies, server: str) -> Any:
-    if server not in replies:
-        raise FederationError(
-            f"two-server: {server} did not answer, or refused; both servers are needed. See its log, and run again."
-        )
-    return replies[server]
 
 
 def _sealed(replies: _Both, servers: Sequence[str]) -> _Both:

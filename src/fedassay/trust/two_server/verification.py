@@ -95,15 +95,8 @@ def _committed(request: Request, state: Message, randomness: Randomness) -> tupl
     mine = _products(channel, sealed, state)
     nonce = randomness.bytes(NONCE_BYTES)
     said = {"commitment": _commitment(channel.session, nonce, mine)}
-    return _said(channel, "commitment", said, randomness), {
-        "step": "products",
-        **_channel_state(channel),
-        "deposits": state["deposits"],
-        "totals": state["totals"],
-        "products": mine,
-        "nonce": nonce,
-        DOUBT: "it was broken off after this server had committed itself to the check",
-    }
+    doubt = "it was broken off after this server had committed itself to the check"
+    return _said(channel, "commitment", said, randomness), {**_settled(state, mine, doubt), "nonce": nonce}
 
 
 def _opened(request: Request, state: Message, randomness: Randomness) -> tuple[Message, Message]:
@@ -116,15 +109,15 @@ def _opened(request: Request, state: Message, randomness: Randomness) -> tuple[M
         isinstance(committed, bytes) and len(committed) == COMMITMENT_BYTES,
         "got no commitment of the other server.",
     )
-    return _said(channel, "opened", {"products": mine}, randomness), {
-        "step": "products",
-        **_channel_state(channel),
-        "deposits": state["deposits"],
-        "totals": state["totals"],
-        "products": mine,
-        "commitment": committed,
-        DOUBT: "it was broken off after this server had opened its part of the check",
-    }
+    doubt = "it was broken off after this server had opened its part of the check"
+    after = {**_settled(state, mine, doubt), "commitment": committed}
+    return _said(channel, "opened", {"products": mine}, randomness), after
+
+
+def _settled(state: Message, products: Elements, doubt: str) -> Message:
+    """What both servers keep until they hear the other's shares of the products."""
+    kept = {name: state[name] for name in ("party", "session", "secret", "deposits", "totals")}
+    return {**kept, "step": "products", "products": products, DOUBT: doubt}
 
 
 class DepositVerdict(NamedTuple):
