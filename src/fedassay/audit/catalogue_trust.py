@@ -19,7 +19,7 @@ from fedassay.protocol.vocabulary import Budget, Neighbours, Points, Protection,
 from fedassay.summaries.distribution.path import LARGEST_MULTIPLIER, ValuePath
 from fedassay.summaries.local_quantiles import QuantileLosses
 from fedassay.summaries.score_histogram import ScoreHistogram
-from fedassay.trust import DistributedDP, LocalDP, Shuffle, TwoServer
+from fedassay.trust import TRUST_MODELS, DistributedDP, LocalDP, Shuffle, TwoServer
 
 TREE = ScoreHistogram(transform="uniform", height=2, widths=(1, 2))
 FLAT = ScoreHistogram(transform="uniform", height=2)
@@ -276,5 +276,23 @@ def _streams() -> list[Case]:
 
 
 def trust_cases() -> list[Case]:
-    """All of them."""
-    return [*_server(), *_shared(), *_local(), *_two_servers(), *_streams()]
+    """Attacks on every trust model that promises differential privacy.
+
+    One without attacks of its own, of another package say, is asked for one row among three clients.
+    """
+    own = [*_server(), *_shared(), *_local(), *_two_servers(), *_streams()]
+    attacked = {case.trust_model for case in own}
+    others = (model for name, model in TRUST_MODELS.items() if model.private and name not in attacked)
+    return own + [
+        attack(
+            f"{model.name}/row",
+            "score histogram, two levels",
+            TREE,
+            (LOW, NOBODY),
+            neighbours="one row, or none; one of three clients",
+            trust=model(),
+            budget=MIXED,
+            clients=3,
+        )
+        for model in others
+    ]

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fedassay.estimation.evidence import Evidence
 from fedassay.estimation.intervals import Estimate, unbounded
 from fedassay.estimation.metric import Metric, Undefined, undefined
-
-Floats = NDArray[np.float64]
+from fedassay.protocol.arrays import Floats
 
 ENOUGH_ROWS = 5.0
 """Fewest rows of each period in a bin."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from fedassay.documents import comparisons, curves, explorer, figures, goodness
 from fedassay.documents.blocks import (
@@ -99,6 +99,18 @@ class EvaluationDocument(KindDocument):
                 f"Its probabilities are {extreme}: over all rows the calibration slope is "
                 f"{figures.with_interval(slope)}."
             )
+
+    def listed_metrics(self, results: Results) -> Iterator[tuple[str, float | None, Any]]:
+        """Metrics at each threshold; those of one that is given twice come once."""
+        rows: dict[float, Results] = {}
+        for row in results.get("thresholds") or ():
+            rows.setdefault(row["threshold"], row)
+        for threshold, row in rows.items():
+            yield from ((name, threshold, metric) for name, metric in row.items())
+
+    def plain_numbers(self, results: Results) -> Mapping[str, Any]:
+        """The p-value of the Hosmer-Lemeshow test."""
+        return goodness.p_value(results)
 
     def missing_sections(self, document: Document, name: str) -> Iterator[tuple[str, str]]:
         """Sites, where these are all that is missing: where no row is known, no reader looks for them."""
