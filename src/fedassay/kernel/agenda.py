@@ -18,8 +18,7 @@ from fedassay.errors import UsageError
 from fedassay.kernel.run import Job, rehearse
 from fedassay.privacy.ledger.charges import Charge, compose
 from fedassay.protocol.vocabulary import ATOMS, Budget, Message, Part, Query, Setting, Task
-from fedassay.tasks.card import KINDS, TASKS, task_of, with_defaults
-from fedassay.tasks.evaluation import with_site_names
+from fedassay.tasks.card import KINDS, TASKS, task_of, with_defaults, with_site_names
 from fedassay.tasks.study_rules import verdict
 
 # --- what a run has spent -----------------------------------------------------------------------------------
@@ -250,7 +249,7 @@ class Agenda:
 
     def results(self, outcome: Mapping[str, Any], run: RunRecord) -> dict[str, Any]:
         """The ``results`` of the public contract from what the jobs returned, by name."""
-        found = {item.name: _named(outcome[item.name], run.clients) for item in self.items}
+        found = {item.name: with_site_names(outcome[item.name], run.clients) for item in self.items}
         if not self.study:
             return found[self.items[0].name]
         return {
@@ -326,12 +325,4 @@ class Alone:
     def results(self, outcome: Mapping[str, Any], run: RunRecord) -> dict[str, Any]:
         """See `Agenda`."""
         (only,) = outcome.values()
-        return _named(only, run.clients)
-
-
-def _named(results: Mapping[str, Any], clients: Sequence[str]) -> dict[str, Any]:
-    """Results whose sites are called by their names."""
-    found = with_site_names(results, clients)
-    if isinstance(found.get("held_out"), Mapping):
-        found["held_out"] = with_site_names(found["held_out"], clients)
-    return found
+        return with_site_names(only, run.clients)

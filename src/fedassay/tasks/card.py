@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -164,3 +164,23 @@ def rows_of(kind: str, results: Mapping[str, Any]) -> float | None:
         known = (rows_of(entry["task"], entry["results"]) for entry in tasks)
         return next((rows for rows in known if rows is not None), None)
     return KINDS[kind].study_rules.rows(results)
+
+
+def with_site_names(results: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:
+    """Results whose sites, those of held-out rows too, have the names of the clients, in their order.
+
+    A task does not know its clients. Where the numbers of sites and names differ, as some clients did not answer, sites
+    keep their numbers.
+
+    Examples
+    --------
+    >>> with_site_names({"sites": [{"site": "site 1", "rows": 9.0}]}, ["north"])
+    {'sites': [{'site': 'north', 'rows': 9.0}]}
+    """
+    named = dict(results)
+    sites = results.get("sites")
+    if sites is not None and len(sites) == len(names):
+        named["sites"] = [{**site, "site": name} for site, name in zip(sites, names, strict=True)]
+    if isinstance(results.get("held_out"), Mapping):
+        named["held_out"] = with_site_names(results["held_out"], names)
+    return named
