@@ -20,6 +20,7 @@ SHORT = 60
 REASONS = {
     "audit.catalogue": "the only place that knows all attacks: each imports its own trust models or summaries",
     "privacy.events": "importing dp-accounting takes half a second, which most commands do not need",
+    "tasks.evaluation.sites": "estimates of single sites, apart from the evaluation, whose own module is long",
     "trust.one_shot.statement": "sentences about the protocol, whose own module is long",
 }
 """Short modules with a single importer, and why each is not a part of it.

@@ -231,7 +231,7 @@ BAD_USAGE = {
     "no range": (["--lower", 5], "--upper: missing; expected the range"),
     "range twice": (
         ["--lower", 5, "--upper", 9, "--grid", "6,7"],
-        "--lower: got it beside the points of --grid",
+        "--lower: got it together with the points of --grid",
     ),
     "range not finite": (["--lower", 0, "--upper", "inf"], "--upper: got inf, expected a number"),
     "logarithm of zero": ([*RANGE, "--grid", "logarithmic"], "expected one above 0 for a logarithmic grid"),
@@ -342,7 +342,20 @@ def test_quantiles_are_searched_by_two_servers(capsys: Any, csv: Path) -> None:
 
 
 def test_other_trust_models_refuse_a_search_and_say_what_to_do(capsys: Any, csv: Path) -> None:
-    code, out, err = call(capsys, "quantiles", csv, *COLUMNS, "--lower", 0, "--upper", 128, "--quantile", 0.5)
+    code, out, err = call(
+        capsys,
+        "quantiles",
+        csv,
+        *COLUMNS,
+        "--lower",
+        0,
+        "--upper",
+        128,
+        "--quantile",
+        0.5,
+        "--privacy",
+        "secure-sum",
+    )
     assert (code, out) == (2, "")
     assert "secure-sum keeps nothing of what clients send" in err
     assert "use --privacy two-server, or ecdf" in err

@@ -173,7 +173,7 @@ def test_a_changed_file_is_refused_and_fresh_begins_anew(path: Path, capsys: Any
     assert (out / "result.json").read_bytes() == first
     code, _, error = call(capsys, "run", path, "--out", out, "-q", "--fresh")
     assert code == 3  # it does spend again, and the ledger has room for one
-    assert "cannot be afforded, and nobody was asked" in " ".join(error.split())
+    assert "cannot be afforded, and no site was asked" in " ".join(error.split())
     path.write_text(path.read_text().replace("epsilon = 6.5", "epsilon = 16.5"))
     assert call(capsys, "run", path, "--out", out, "-q", "--fresh")[0] == 0
     assert len(charges(path.parent)) == 2 * RELEASES

@@ -150,7 +150,7 @@ def _copy_of(state: Path) -> Iterator[Path]:
 
 def _confirm() -> None:
     if not sys.stdin.isatty():
-        raise UsageError("contribute: nobody is there to confirm; read what is asked and give --yes.")
+        raise UsageError("contribute: this is not a terminal; read what is asked and give --yes.")
     if not Confirm.ask("Answer this request?"):
         raise Refused("contribute: not confirmed; nothing was sent or charged.")
 

@@ -143,7 +143,7 @@ def reply(content: dict[str, Any], asked: CheckedRequest, console: Console) -> N
     console.print(table)
     say(
         console,
-        "Beside this, the file holds the study, the names of sender and recipient, the number of the request and "
+        "The file also holds the study, the names of sender and recipient, the number of the request and "
         "a signature; the reply is sealed so that only the coordinator can read it.",
     )
     say(

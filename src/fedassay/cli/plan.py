@@ -16,7 +16,7 @@ from typing import Annotated, Any
 from rich.console import Console
 
 from fedassay.cli import options, output
-from fedassay.cli.command import Argument, GivenOptions, Option, OptionsOf, command, takes
+from fedassay.cli.command import Argument, GivenOptions, Option, OptionsOf, command, takes, with_default
 from fedassay.cli.plan_terminal import render
 from fedassay.errors import FederationError, ParameterError, UsageError
 from fedassay.kernel.agenda import Agenda
@@ -25,6 +25,7 @@ from fedassay.protocol.parameters import parameters as parameters_of
 from fedassay.study.file import StudyFile
 from fedassay.study.parameters import planned_study
 from fedassay.tasks.card import KINDS, KindCard
+from fedassay.trust.card import DEFAULT_TRUST
 
 StudyTarget = Annotated[
     list[str] | None,
@@ -112,7 +113,7 @@ def planning(name: str) -> Callable[..., None]:
     return takes(
         OptionsOf("expected", Expectation, only=expects),
         OptionsOf("parameters", declared, without=expects | columns, needed=False),
-        options.terms,
+        with_default(options.terms, "privacy", cards[0].privacy or DEFAULT_TRUST),
     )(plan)
 
 

@@ -215,7 +215,7 @@ def _deliver(result: Result, written: Written, *, json: str | None, console: Con
         console.print(f"Not written: {text}", highlight=False, soft_wrap=True, markup=False)
     others = ", ".join(name for name in written.files if name != written.report.name)
     console.print(f"Report: {written.report}", highlight=False, soft_wrap=True, markup=False)
-    console.print(f"Beside it: {others}", highlight=False, soft_wrap=True, markup=False)
+    console.print(f"In the same folder: {others}", highlight=False, soft_wrap=True, markup=False)
     console.print(
         f"Check them: fedassay verify {shlex.quote(str(written.folder))} --key {written.key}",
         highlight=False,

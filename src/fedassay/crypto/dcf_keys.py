@@ -202,7 +202,7 @@ def _complaint(key: bytes, *, party: int, bits: int) -> str:
         return f"got one for party {key[5]}, expected party {party}; keys went to the wrong server"
     if key[6] != bits:
         return f"got a domain of {key[6]} bits, expected {bits}; clients and servers need the same grid"
-    return "got a number that is out of range, expected a key that nobody changed on its way"
+    return "got a number that is out of range, expected a key that was not changed on its way"
 
 
 def _words(data: Bytes) -> Words:

@@ -119,7 +119,7 @@ def study_refused(
     out = f"Cheapest change: {ways[0]}." if ways else "Nothing of it fits: nothing is left."
     others = f" Others: {'; '.join(ways[1:])}." if len(ways) > 1 else ""
     return BudgetExceeded(
-        f"{where}: the study cannot be afforded, and nobody was asked: with what was spent on {study.ledger.dataset} "
+        f"{where}: the study cannot be afforded, and no site was asked: with what was spent on {study.ledger.dataset} "
         f"before ({spent:.3g}) it would come to {amount} of {cap.epsilon:.3g} at delta {cap.delta:.3g}. {out}{others}"
     )
 
@@ -176,7 +176,7 @@ def _in_the_ledger(
             f"{neighbours}, which adds up with nothing else"
         ]
     if cap.delta == 0 and not math.isfinite(needed([], foreseen(agenda, setting), cap)):
-        return [f"delta = {setting.budget.delta if setting.budget else 0:g} in [ledger], beside its epsilon"]
+        return [f"delta = {setting.budget.delta if setting.budget else 0:g} in [ledger], with its epsilon"]
     return []
 
 

@@ -90,7 +90,7 @@ def read_runtime(section: Section) -> RuntimeParameters:
     card = RUNTIME_CARDS[name]
     if not card.simulated and "seed" in section:
         raise section.problem(
-            "seed", f"seed: {name} is a release, whose noise nobody may know; leave the seed out."
+            "seed", f"seed: {name} is a release, whose noise must stay secret; leave the seed out."
         )
     return section.made(card.parameters, besides=("name",))
 

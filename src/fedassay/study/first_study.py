@@ -81,7 +81,11 @@ class Draft:
             lines.append(_entry("client", self.client, "the column that says whose row it is"))
         elif self.dealt:
             lines.append(
-                _entry("partition", "iid", "no column says whose a row is: they are dealt to so many clients")
+                _entry(
+                    "partition",
+                    "iid",
+                    "no column names the clients: rows are dealt to this number of them",
+                )
             )
             lines.append(_entry("clients", SIMULATED_CLIENTS))
         if self.missing == "report":

@@ -15,6 +15,7 @@ from fedassay.protocol.parameters import INTERNAL, Checked, Fraction, Interval, 
 from fedassay.protocol.vocabulary import Budget, Delta, Epsilon, Protection, TrustModel
 from fedassay.tasks.shared_parameters import HOLDOUT
 from fedassay.trust import TRUST_MODELS
+from fedassay.trust.card import DEFAULT_TRUST
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,39}")
 LONGEST_TITLE = 200
@@ -90,7 +91,7 @@ class DataSection(Checked):
 class PrivacySection(Protection):
     """Who is trusted with what, and the budget of the whole study."""
 
-    privacy: str = "secure-sum"
+    privacy: str = DEFAULT_TRUST
     """Trust model."""
     parameters: Mapping[str, Any] = field(default_factory=dict, metadata=INTERNAL)
     """Parameters of the trust model, from the section [privacy.parameters]."""

@@ -37,6 +37,7 @@ class KindCard:
     results : declaration of its results, a ``TypedDict``, from which their JSON Schema is made.
     asked_as : name under which users ask for it, where that is another: the columns then decide between the kinds.
     reads : what tells it from other kinds of the same `asked_as`, in help.
+    privacy : trust model where users name none; the usual one where nothing is said.
     command : what its command has besides its parameters; the columns where nothing is said. Of kinds with the same
         `asked_as`, the one of that name has it.
     columns : roles of the columns that it always reads; they tell it from other kinds of the same `asked_as`.
@@ -65,6 +66,7 @@ class KindCard:
     results: Named[Any] | None = None
     asked_as: str = ""
     reads: str = ""
+    privacy: str = ""
     command: CommandCard | None = None
     columns: tuple[str, ...] = ()
     rules: Named[type[StudyRules]] = NO_RULES

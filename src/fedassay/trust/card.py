@@ -10,6 +10,9 @@ from fedassay.protocol.cards import Catalogue, Named
 from fedassay.protocol.parameters import Checked, Interval
 from fedassay.protocol.vocabulary import Neighbours, Points, Protection, Query, TrustModel, Unit
 
+DEFAULT_TRUST = "secure-sum"
+"""The trust model where none is named."""
+
 # --- parameters of trust models -----------------------------------------------------------------------------
 
 Encoding = Literal["auto", "unary", "noise"]

@@ -13,6 +13,7 @@ from fedassay.kernel.agenda import Agenda
 from fedassay.protocol.vocabulary import Budget, Neighbours, Protection, Setting, TrustModel, Unit
 from fedassay.tasks.card import DEFAULT
 from fedassay.trust import TRUST_MODELS
+from fedassay.trust.card import DEFAULT_TRUST
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _NOT_KNOWN = 0
@@ -39,7 +40,7 @@ class FlowerStudy:
 
     name: str
     agenda: Agenda = _EVALUATION
-    privacy: str = "secure-sum"
+    privacy: str = DEFAULT_TRUST
     privacy_parameters: Mapping[str, Any] = field(default_factory=dict)
     epsilon: float | None = None
     delta: float = 0.0

@@ -73,7 +73,7 @@ class Infer(InferParameters):
         if len(features) > MOST_FEATURES or (not features and not self.intercept):
             raise ParameterError(
                 "features",
-                f"got {len(features)}, expected 1 to {MOST_FEATURES} (or none beside an intercept).",
+                f"got {len(features)}, expected 1 to {MOST_FEATURES} (or none with an intercept).",
             )
         if self.scales and "target" in features:
             raise ParameterError(
@@ -91,7 +91,9 @@ class Infer(InferParameters):
 
     def _check_together(self) -> None:
         if self.state is not None and self.step is not None:
-            raise ParameterError("step", "got one beside a state, whose steps go on; leave out `step`.")
+            raise ParameterError(
+                "step", "got one together with a state, whose steps go on; leave out `step`."
+            )
         streams = ("rounds", "participation", "local_steps", "local", "step", "decay", "weighting", "state")
         defaults = {name: Infer.__dataclass_fields__[name].default for name in (*streams, "variance")}
         given = [name for name, default in defaults.items() if getattr(self, name) != default]
