@@ -14,11 +14,13 @@ from unittest import mock
 import pytest
 from hypothesis import HealthCheck, settings
 
-sys.path.insert(0, str(Path(__file__).parent))
-
-from stated import Verify
-
 REPOSITORY = Path(__file__).resolve().parent.parent
+sys.path[:0] = [
+    str(REPOSITORY / "tests"),
+    str(REPOSITORY),
+]  # helpers of tests, and experiments, which are scripts
+
+from stated import Verify  # noqa: E402
 
 # What commands print is plain and 80 characters wide wherever tests are run. Typer looks when it is imported.
 for _name in (
