@@ -22,7 +22,7 @@ sys.path[:0] = [
 
 from stated import Verify  # noqa: E402
 
-# What commands print is plain and 80 characters wide wherever tests are run. Typer looks when it is imported.
+# What commands print is plain and 80 characters wide wherever tests are run. Rich looks when it is imported.
 for _name in (
     *("FORCE_COLOR", "NO_COLOR", "PY_COLORS", "CLICOLOR_FORCE", "GITHUB_ACTIONS"),
     *("TERMINAL_WIDTH", "LINES", "TTY_COMPATIBLE", "TTY_INTERACTIVE"),

@@ -54,20 +54,3 @@ def words_in(text: str) -> dict[str, str]:
         for word, meaning in GLOSSARY.items()
         if re.search(rf"\b{word.replace(' ', r'[ -]')}s?\b", text, re.IGNORECASE)
     }
-
-
-def glossary_page() -> str:
-    """The reference page."""
-    lines = [f"| {word} | {meaning} |" for word, meaning in sorted(GLOSSARY.items())]
-    return "\n".join(
-        [
-            "# Glossary",
-            "",
-            "One meaning for each word, in the code, the help, errors and reports. `fedassay words` prints this table.",
-            "",
-            "| word | meaning |",
-            "|---|---|",
-            *lines,
-            "",
-        ]
-    )

@@ -45,26 +45,12 @@ from typing import (
     get_type_hints,
 )
 
-from annotated_types import Interval
+from annotated_types import Interval as Interval  # declared here for all parameters
 
 from fedassay.errors import ParameterError
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter
-
-__all__ = [
-    "INTERNAL",
-    "Checked",
-    "Fraction",
-    "Interval",
-    "Listed",
-    "Parameter",
-    "Stated",
-    "made",
-    "parameter",
-    "parameters",
-    "values_of",
-]
 
 T = TypeVar("T")
 
