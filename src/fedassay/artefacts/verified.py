@@ -230,7 +230,7 @@ def _ledger(certificate: Certificate) -> Iterator[Check]:
     ledger: Mapping[str, Any] = certificate.content["ledger"]
     releases = len(ledger["entries"])
     if ledger["budget"] is None:
-        yield _holds("ledger", f"{releases} releases without noise: no differential privacy is promised.")
+        yield _holds("ledger", f"{releases} release{'s' * (releases != 1)} without noise: no differential privacy is promised.")
         return
     yield _holds(
         "ledger",
