@@ -244,7 +244,7 @@ BAD_USAGE = {
     ),
     "a number of points beside the points": (
         ["--grid", "18,40,65", "--points", 8],
-        "beside the points of --grid",
+        "together with the points of --grid",
     ),
     "public labels without labels": ([*RANGE, "--public-labels"], "rows have no labels"),
     "value as label": ([*RANGE, "--label", "age"], "expected two different columns"),

@@ -132,7 +132,7 @@ class Draft:
         if not self.expected:
             return []
         return [
-            "[expected]  # for plans: what you would expect of data that nobody may look at",
+            "[expected]  # your best guess; used only for planning",
             *(
                 _entry(name, value, "a guess" if name == "auc" else None)
                 for name, value in self.expected.items()
