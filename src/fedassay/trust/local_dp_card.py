@@ -16,5 +16,5 @@ LOCAL_DP = TrustCard(
     rounds=1,
     learnt="server and readers learn noisy messages only",
     trusted="Each client trusts its own machine only: every message is private by itself.",
-    message_alone=True,
+    overheard=Named("fedassay.audit.world:local_reports"),
 )
