@@ -11,11 +11,11 @@ from pathlib import Path
 from api_page import api_page
 from cells_page import cells_page
 from commands_page import commands_page
+from glossary_page import glossary_page
 from metrics_page import metrics_page
 from study_page import study_page
 
 from fedassay.documents import schema as results
-from fedassay.protocol.glossary import glossary_page
 from fedassay.study.schema import SCHEMA_FILE, schema_text
 
 _REFERENCE = Path(__file__).parent / "reference"

@@ -24,7 +24,7 @@ def study_page() -> str:
         "",
         "Generated from the code (`make docs`); a test fails when it is out of date.",
         "[How to write a study](../how-to/study.md) explains the sections one by one. The same as JSON Schema, for",
-        "editors, is `src/fedassay/study/schema.json`; `fedassay init --schema` puts it beside a study.",
+        "editors, is `src/fedassay/study/schema.json`; `fedassay init --schema` puts it next to a study.",
         "",
         "## At the top",
         "",

@@ -14,13 +14,15 @@ from unittest import mock
 import pytest
 from hypothesis import HealthCheck, settings
 
-sys.path.insert(0, str(Path(__file__).parent))
-
-from stated import Verify
-
 REPOSITORY = Path(__file__).resolve().parent.parent
+sys.path[:0] = [
+    str(REPOSITORY / "tests"),
+    str(REPOSITORY),
+]  # helpers of tests, and experiments, which are scripts
 
-# What commands print is plain and 80 characters wide wherever tests are run. Typer looks when it is imported.
+from stated import Verify  # noqa: E402
+
+# What commands print is plain and 80 characters wide wherever tests are run. Rich looks when it is imported.
 for _name in (
     *("FORCE_COLOR", "NO_COLOR", "PY_COLORS", "CLICOLOR_FORCE", "GITHUB_ACTIONS"),
     *("TERMINAL_WIDTH", "LINES", "TTY_COMPATIBLE", "TTY_INTERACTIVE"),

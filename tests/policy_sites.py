@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-import asked
+import sealed_requests
 from fedassay.crypto.identity import Credentials, Identity, key_to_text
 from fedassay.kernel import envelope
 from fedassay.kernel.agenda import Agenda
@@ -76,7 +76,7 @@ class Ask:
             recipient=recipient,
             message={},
         )
-        return asked.packed(study="s", trust=self.trust, tasks=(self.task,), request=request)
+        return sealed_requests.packed(study="s", trust=self.trust, tasks=(self.task,), request=request)
 
 
 class Sites:
@@ -133,7 +133,7 @@ class Transport(ABC):
 
     def __init__(self, sites: Sites) -> None:
         self.sites = sites
-        self.reply_pair = asked.REPLY_PAIR
+        self.reply_pair = sealed_requests.REPLY_PAIR
 
     def begin(self, ask: Ask, names: Sequence[str]) -> None:  # noqa: B027 (most announce nothing)
         """Nothing, unless the runtime announces studies."""

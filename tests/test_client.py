@@ -14,8 +14,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-import asked
-from asked import refused
+import sealed_requests
 from fedassay.errors import BudgetExceeded, DataError, PolicyRefusal, ProtocolError, TooFewClients, UsageError
 from fedassay.kernel import envelope
 from fedassay.kernel.client import Client, Site
@@ -47,6 +46,7 @@ from fedassay.trust.distributed_dp import DistributedDP
 from fedassay.trust.plain import Plain
 from fedassay.trust.secure_sum import SecureSum
 from fedassay.trust.server_dp import ServerDP
+from sealed_requests import refused
 from toys import TOY_SUMMARIES, CountsUpTo, InMemory
 
 EXCHANGE = bytes(range(16))
@@ -113,7 +113,7 @@ def request(
         **{"trust": Plain(), "protection": Protection(), "budget": None, "clients": 5, **options}
     )
     plan = setting.trust.plan(Sum(of=CountsUpTo(top=top)), setting)
-    return asked.packed(
+    return sealed_requests.packed(
         study="s",
         trust=setting.trust,
         tasks=("t",),
@@ -157,7 +157,7 @@ def test_a_refused_charge_reads_nothing() -> None:
 
 @pytest.mark.parametrize("cause", ["policy_refuses", "ledger_refuses"])
 def test_no_text_of_an_error_leaves_the_site(cause: str) -> None:
-    reply = asked.answer(client([], **{cause: True}), request())
+    reply = sealed_requests.answer(client([], **{cause: True}), request())
     assert set(reply) == {"version", "sender", "refusal"}
 
 
@@ -166,7 +166,7 @@ def test_an_unexpected_error_leaves_as_a_code_and_is_logged_at_the_site(caplog: 
         raise RuntimeError("row 17 of patient Smith")
 
     with caplog.at_level(logging.WARNING):
-        reply = asked.answer(client([], rows=broken), request())
+        reply = sealed_requests.answer(client([], rows=broken), request())
     assert reply == {"version": envelope.VERSION, "sender": "a", "refusal": "internal"}
     assert "Smith" in caplog.text
 
@@ -333,7 +333,7 @@ def test_a_client_plans_for_itself() -> None:
 
 def test_rows_per_client_is_enforced_and_counted() -> None:
     one = client([], rows=lambda: InMemory(tuple([1] * 50)))
-    reply = asked.answer(one, request(protection=Protection(unit=Unit.CLIENT, rows_per_client=7)))
+    reply = sealed_requests.answer(one, request(protection=Protection(unit=Unit.CLIENT, rows_per_client=7)))
     (values,) = [v for v in reply["message"].values() if hasattr(v, "sum") or isinstance(v, list)]
     total = sum(int(v.sum()) for v in values) if isinstance(values, list) else int(values.sum())
     assert total == 7
@@ -346,7 +346,7 @@ def test_parts_are_disjoint_and_stable() -> None:
 
     def measured(part: Part, number: int) -> list[int]:
         plan = Plain().plan(replace(Sum(of=CountsUpTo(top=999)), part=part), setting)
-        data = asked.packed(
+        data = sealed_requests.packed(
             study="s",
             trust=Plain(),
             tasks=("t",),

@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from asked import refused
 from fedassay.kernel.envelope import Refusal
 from fedassay.kernel.run import Job, run
 from fedassay.privacy.ledger.book import RECORDS
@@ -21,6 +20,7 @@ from fedassay.runtimes.in_process.runtime import Faithful
 from fedassay.trust.server_dp import ServerDP
 from ledgers import sql
 from policy_sites import HISTOGRAM, SECURE, Ask, InProcess, Sites, close, code_of
+from sealed_requests import refused
 from test_client import client, request
 from toys import Once
 

@@ -3,24 +3,12 @@
 from __future__ import annotations
 
 import re
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
-from sklearn.metrics import accuracy_score, precision_score, recall_score, roc_auc_score
-
-from fedassay.estimation.confusion import Confusion, decision_metrics
-from fedassay.estimation.ranking import roc_auc
-from fedassay.estimation.tree import Tree
-from fedassay.privacy.randomness import SimulatedRandomness
-from fedassay.tasks.calibration.methods import fit
-
-REPOSITORY = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(REPOSITORY))  # experiments are scripts of the repository, not a part of the package
-
-from experiments import common, judges, published, rates, three_privacy_models  # noqa: E402
-from experiments.common import (  # noqa: E402
+from experiments import common, judges, published, rates, three_privacy_models
+from experiments.common import (
     DISTRIBUTED,
     FEDERATED,
     LOCAL,
@@ -30,8 +18,15 @@ from experiments.common import (  # noqa: E402
     Point,
     Sample,
 )
-from experiments.measured import Scope  # noqa: E402
-from experiments.plots import Dot  # noqa: E402
+from experiments.measured import Scope
+from experiments.plots import Dot
+from sklearn.metrics import accuracy_score, precision_score, recall_score, roc_auc_score
+
+from fedassay.estimation.confusion import Confusion, decision_metrics
+from fedassay.estimation.ranking import roc_auc
+from fedassay.estimation.tree import Tree
+from fedassay.privacy.randomness import SimulatedRandomness
+from fedassay.tasks.calibration.methods import fit
 
 
 @pytest.fixture(scope="module")
@@ -159,7 +154,7 @@ def test_the_whole_script_on_little(sample: Sample, tmp_path: Path) -> None:
 
 
 def test_the_page_shows_what_is_there() -> None:
-    folder = REPOSITORY / "docs" / "experiments"
+    folder = Path(__file__).parents[1] / "docs" / "experiments"
     page = (folder / three_privacy_models.PAGE).read_text(encoding="utf-8")
     shown = set(re.findall(r"\]\(([a-z-]+\.svg)\)", page))
     # Those of the other pages: distributions, prediction sets, multiclass calibration, online intervals.

@@ -4,26 +4,21 @@ from __future__ import annotations
 
 import math
 import re
-import sys
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
+from experiments import conformal, conformal_runs, conformal_sets
+from experiments import conformal_data as data
+from experiments import conformal_models as models
+from experiments import conformal_published as published
+from experiments import conformal_theory as theory
+from experiments.common import data_folder
 from scipy.stats import norm
 
 from fedassay.summaries.local_quantiles import QuantileLosses
 from pages import assert_shows_its_figures
-
-REPOSITORY = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(REPOSITORY))  # experiments are scripts of the repository, not a part of the package
-
-from experiments import conformal, conformal_runs, conformal_sets  # noqa: E402
-from experiments import conformal_data as data  # noqa: E402
-from experiments import conformal_models as models  # noqa: E402
-from experiments import conformal_published as published  # noqa: E402
-from experiments import conformal_theory as theory  # noqa: E402
-from experiments.common import data_folder  # noqa: E402
 
 
 def made(rows: int, seed: int, *, name: str = "made") -> data.Table:

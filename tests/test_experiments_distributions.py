@@ -2,28 +2,16 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
-from sklearn.metrics import roc_auc_score
-
-from fedassay.privacy.randomness import SimulatedRandomness
-from fedassay.protocol.vocabulary import Protection, Setting
-from fedassay.tasks.distribution.hosmer_lemeshow import HosmerLemeshow
-from fedassay.trust import Plain
-from pages import assert_shows_its_figures
-
-REPOSITORY = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(REPOSITORY))  # experiments are scripts of the repository, not a part of the package
-
-from experiments import bands, distributions, models  # noqa: E402
-from experiments import ecdf_hosmer_lemeshow as hosmer  # noqa: E402
-from experiments import ecdf_roc as roc  # noqa: E402
-from experiments import ecdf_synthetic as synthetic  # noqa: E402
-from experiments.common import data_folder  # noqa: E402
-from experiments.ecdf_mechanisms import (  # noqa: E402
+from experiments import bands, distributions, models
+from experiments import ecdf_hosmer_lemeshow as hosmer
+from experiments import ecdf_roc as roc
+from experiments import ecdf_synthetic as synthetic
+from experiments.common import data_folder
+from experiments.ecdf_mechanisms import (
     ADD,
     EXACT,
     FACTORISED,
@@ -33,7 +21,14 @@ from experiments.ecdf_mechanisms import (  # noqa: E402
     TREE,
     Mechanism,
 )
-from experiments.models import Scored  # noqa: E402
+from experiments.models import Scored
+from sklearn.metrics import roc_auc_score
+
+from fedassay.privacy.randomness import SimulatedRandomness
+from fedassay.protocol.vocabulary import Protection, Setting
+from fedassay.tasks.distribution.hosmer_lemeshow import HosmerLemeshow
+from fedassay.trust import Plain
+from pages import assert_shows_its_figures
 
 
 def made(name: str, rows: int, seed: int) -> Scored:

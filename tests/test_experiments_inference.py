@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
-import sys
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
+from experiments import inference, inference_published, inference_real, inference_tables
+from experiments import inference_simulation as simulation
+from experiments.inference_simulation import Case, Federations, Found, Plan, Within
 
 from fedassay.summaries.regression.local_work import LocalSteps, local_work
 from fedassay.summaries.regression.losses import Design, loss_of
@@ -16,13 +18,6 @@ from fedassay.summaries.regression.rounds import SpreadSums
 from fedassay.tasks.inference.online import CORRECTED_SEPARATED, SEPARATED, Course, _separated
 from fedassay.tasks.inference.path import StepSizes
 from pages import assert_shows_its_figures
-
-REPOSITORY = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(REPOSITORY))  # experiments are scripts of the repository, not a part of the package
-
-from experiments import inference, inference_published, inference_real, inference_tables  # noqa: E402
-from experiments import inference_simulation as simulation  # noqa: E402
-from experiments.inference_simulation import Case, Federations, Found, Plan, Within  # noqa: E402
 
 FIGURES = ("convergence", "intervals")
 

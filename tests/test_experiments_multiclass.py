@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import re
-import sys
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pytest
+from experiments import multiclass, multiclass_runs, multiclass_sweeps, multiclass_tables
+from experiments.common import data_folder
+from experiments.multiclass_data import Split, load
+from experiments.multiclass_runs import AUTO, BASE, FEDTEMP, WAYS, Outcome, Terms
 
 from fedassay.privacy.randomness import SimulatedRandomness
 from fedassay.protocol.vocabulary import Sample, Sum
@@ -17,14 +20,6 @@ from fedassay.summaries.multiclass.local_fits import local_fit
 from fedassay.summaries.multiclass.loss_curves import CLIENT, LossCurves
 from fedassay.trust import ServerDP
 from pages import assert_shows_its_figures
-
-REPOSITORY = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(REPOSITORY))  # experiments are scripts of the repository, not a part of the package
-
-from experiments import multiclass, multiclass_runs, multiclass_sweeps, multiclass_tables  # noqa: E402
-from experiments.common import data_folder  # noqa: E402
-from experiments.multiclass_data import Split, load  # noqa: E402
-from experiments.multiclass_runs import AUTO, BASE, FEDTEMP, WAYS, Outcome, Terms  # noqa: E402
 
 FIGURES = ("rounds", "epsilon", "bins", "top-label", "clips", "clients")
 

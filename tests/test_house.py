@@ -1,8 +1,10 @@
-"""The house can be read: no family of files by prefix, and the map names every package."""
+"""The house can be read: no family of files by prefix, no fragments, and the map names every package."""
 
 from __future__ import annotations
 
 import ast
+import io
+import tokenize
 from collections import Counter
 from pathlib import Path
 
@@ -10,7 +12,21 @@ import fedassay
 
 SOURCE = Path(fedassay.__file__).parent
 MOST_ALIKE = 4
-"""So many files of a folder may share their first word; a fifth makes a package of them."""
+"""Files of a folder that may share their first word; a fifth makes a package of them."""
+
+SHORT = 60
+"""Lines of code, without docstrings, comments, imports and blank lines, from which a module may stand alone."""
+
+REASONS = {
+    "audit.catalogue": "the only place that knows all attacks: each imports its own trust models or summaries",
+    "privacy.events": "importing dp-accounting takes half a second, which most commands do not need",
+    "tasks.evaluation.sites": "estimates of single sites, apart from the evaluation, whose own module is long",
+    "trust.one_shot.statement": "sentences about the protocol, whose own module is long",
+}
+"""Short modules with a single importer, and why each is not a part of it.
+
+A module that is named by its place, as in a card, is imported when it is used: it needs no reason.
+"""
 
 
 def folders() -> list[Path]:
@@ -54,3 +70,55 @@ def public_names() -> dict[str, set[str]]:
 
 def test_a_public_name_of_a_type_has_one_meaning() -> None:
     assert {name: places for name, places in public_names().items() if len(places) > 1} == {}
+
+
+def code_lines(text: str) -> int:
+    """Lines of a module without docstrings, comments, imports and blank lines."""
+    beside = {
+        tokenize.COMMENT,
+        tokenize.NL,
+        tokenize.NEWLINE,
+        tokenize.INDENT,
+        tokenize.DEDENT,
+        tokenize.ENDMARKER,
+    }
+    lines = {
+        line
+        for token in tokenize.generate_tokens(io.StringIO(text).readline)
+        if token.type not in beside
+        for line in range(token.start[0], token.end[0] + 1)
+    }
+    for node in ast.walk(ast.parse(text)):
+        is_text = isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+        if is_text or isinstance(node, ast.Import | ast.ImportFrom):
+            lines -= set(range(node.lineno, (node.end_lineno or node.lineno) + 1))
+    return len(lines)
+
+
+def importers() -> dict[str, set[str]]:
+    """The modules that import each module of the package; those that name it by its place count twice."""
+    texts = {_name(path): path.read_text("utf-8") for path in SOURCE.rglob("*.py")}
+    users: dict[str, set[str]] = {name: set() for name in texts}
+    for name, text in texts.items():
+        for node in ast.walk(ast.parse(text)):
+            if isinstance(node, ast.ImportFrom) and node.module:
+                for alias in node.names:
+                    whole = f"{node.module}.{alias.name}"
+                    users.get(whole, users.get(node.module, set())).add(name)
+            elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+                users.get(node.value.partition(":")[0], set()).update((name, f"{name} when used"))
+    return users
+
+
+def _name(path: Path) -> str:
+    return ".".join(("fedassay", *path.relative_to(SOURCE).with_suffix("").parts)).removesuffix(".__init__")
+
+
+def test_a_short_module_with_a_single_importer_has_a_reason() -> None:
+    users = importers()
+    fragments = {
+        _name(path).removeprefix("fedassay.")
+        for path in SOURCE.rglob("[!_]*.py")
+        if len(users[_name(path)]) == 1 and code_lines(path.read_text("utf-8")) < SHORT
+    }
+    assert fragments - REASONS.keys() == set()

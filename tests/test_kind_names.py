@@ -23,7 +23,6 @@ EXCEPTIONS = {
         "the public functions, which are called like kinds",
     ),
     "artefacts/thresholds.py": ({"conformal"}, "the word in the file by which an artefact is recognised"),
-    "documents/measured.py": ({"quantiles"}, "an entry of the results of distributions"),
     "planning/planner.py": ({"calibrate"}, "a stand-in of usual length in a message whose bytes are counted"),
     "privacy/accounting.py": ({"calibrate"}, "a function that finds the scale of noise"),
 }

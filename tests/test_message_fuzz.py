@@ -13,7 +13,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-import asked
+import sealed_requests
 from fedassay.crypto.identity import Credentials, Identity
 from fedassay.errors import FedassayError, ProtocolError
 from fedassay.kernel import envelope
@@ -69,8 +69,8 @@ def attack_the_client(rounds: settings) -> int:
         outer = wire.decode(sealed)
         # In the clear leaves nothing but a refusal; what is sealed for a changed key cannot be read here either.
         assert set(outer) in ({"version", "sender", "refusal"}, {"version", "sender", "sealed", "signature"})
-        if "refusal" in outer or wire.decode(data)["reply_key"] == asked.REPLY_PAIR.public:
-            reply = asked.said(sealed, data)
+        if "refusal" in outer or wire.decode(data)["reply_key"] == sealed_requests.REPLY_PAIR.public:
+            reply = sealed_requests.said(sealed, data)
             assert "refusal" in reply or set(reply) == {
                 *("version", "sender", "exchange", "leg", "message", "prekeys")
             }

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-import asked
+import sealed_requests
 from fedassay.crypto.identity import Identity, key_to_text
 from fedassay.data.stores import Holdings, take_stock
 from fedassay.errors import PolicyRefusal, UsageError
@@ -55,8 +55,8 @@ def answer(client: Client, setting: Setting, summary: Summary[Any], exchange: by
     """The reply to a first question, or the code of a refusal."""
     plan = setting.trust.plan(Sum(of=summary), setting)
     told = Request(exchange=exchange, plans=(plan,), cohort=5, leg=0, recipient=client.name, message={})
-    packed = asked.packed(study="s", trust=setting.trust, tasks=("t",), request=told)
-    reply = asked.answer(client, packed)
+    packed = sealed_requests.packed(study="s", trust=setting.trust, tasks=("t",), request=told)
+    reply = sealed_requests.answer(client, packed)
     return open_reply(wire.encode(reply), sender=client.name, exchange=exchange, leg=0)
 
 

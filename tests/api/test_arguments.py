@@ -98,7 +98,7 @@ def test_a_protection_that_is_none_is_told() -> None:
 def test_an_epsilon_that_promises_nothing_is_refused() -> None:
     assert Budget(epsilon=LARGEST_EPSILON).epsilon == LARGEST_EPSILON == 10_000
     for epsilon in (10_001, 1e308, float("inf"), float("nan"), 0):
-        with pytest.raises(UsageError, match="epsilon: got .*, expected a number above 0, at most 10,000 "):
+        with pytest.raises(UsageError, match="epsilon: got .*, expected a number above 0 and at most 10,000"):
             Budget(epsilon=epsilon)
 
 

@@ -71,7 +71,7 @@ def test_a_result_of_a_study_names_what_can_be_applied(capsys: Any, tmp_path: Pa
     (tmp_path / "result.json").write_text(json.dumps(document))
     arguments = ("apply", tmp_path / "result.json", tmp_path / "new.csv", "--out", tmp_path / "out.csv")
     error = refused(capsys, *arguments)
-    assert "apply needs a calibrator or prediction sets, and there are none beside it." in error
+    assert "apply needs a calibrator or prediction sets, and there are none in its folder." in error
     for name in ("calibrator.json", "strict.json"):
         (tmp_path / name).touch()
     error = refused(capsys, *arguments)

@@ -300,7 +300,20 @@ def test_quantiles_are_searched_by_two_servers(capsys: Any, csv: Path) -> None:
 
 
 def test_other_trust_models_refuse_a_search_and_say_what_to_do(capsys: Any, csv: Path) -> None:
-    err = refused(capsys, "quantiles", csv, *COLUMNS, "--lower", 0, "--upper", 128, "--quantile", 0.5)
+    err = refused(
+        capsys,
+        "quantiles",
+        csv,
+        *COLUMNS,
+        "--lower",
+        0,
+        "--upper",
+        128,
+        "--quantile",
+        0.5,
+        "--privacy",
+        "secure-sum",
+    )
     assert "secure-sum keeps nothing of what clients send" in err
     assert "use --privacy two-server, or ecdf" in err
 

@@ -119,7 +119,7 @@ def test_nobody_to_ask(capsys: Any, monkeypatch: Any, own: Path, tmp_path: Path)
         ),
         ("p,y\n0.5,1\n0.2,0\n", ("--role", "score=q"), "'q'"),
         ("p,y\n0.5,1\n0.2,0\n", ("--role", "rank=p"), "--role: got 'rank=p', expected ROLE=COLUMN"),
-        ("p,y\n0.5,1\n0.2,0\n", ("--role", "scale=p"), "which no task can do with alone"),
+        ("p,y\n0.5,1\n0.2,0\n", ("--role", "scale=p"), "columns: scale alone is not enough"),
         ("p,y\n0.5,1\n0.2,0\n", ("--client", "site"), "'site'"),
         ("p,y\n0.5,1\n0.2,0\n", ("--privacy", "magic"), "'magic' is not a trust model"),
         ("p,y\n0.5,1\n0.2,0\n", ("--privacy", "plain", "--epsilon", "1"), "plain adds no noise"),

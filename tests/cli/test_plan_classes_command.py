@@ -29,7 +29,7 @@ def test_a_plan_under_noise_in_words(capsys: Any, tmp_path: Path) -> None:
         "ε = 2, δ = 1e-05.",
         *("temperature (one-shot)", "vector (fedavg)", "bbq", "in log s", "clips", "usable"),
         *("vector (one-shot)", "auto is vector (one-shot): a temperature from one release or two"),
-        "noise would drown shifts of the classes, so that nobody is asked for them",
+        "noise would drown shifts of the classes, so that they are not asked for",
         *(
             "To expect: Not recommended",
             "with and without sampling",

@@ -78,7 +78,7 @@ def test_an_asker_is_taken_at_its_word_in_a_simulation(capsys: Any, csv: Path) -
     policy = f'trust_models = ["secure-sum"]\naskers = ["{KEY}"]\n'
     code, _, err = tried(capsys, csv, policy)
     assert code == 3
-    assert "got the asker nobody" in err
+    assert "got the asker none" in err
     assert tried(capsys, csv, policy, "--asker", KEY)[0] == 0
     err = refused(capsys, "evaluate", csv, *COLUMNS, "--asker", KEY, "--quiet")
     assert "give --policy too" in err

@@ -159,5 +159,5 @@ def test_what_a_study_refuses_ends_with_its_code(capsys: Any, path: Path) -> Non
         study_text({"evaluate": {}}, {"privacy": {"privacy": "server-dp", "epsilon": 2.0}, "ledger": ledger})
     )
     text = refused(capsys, "run", path, code=3)
-    assert "line 10: the study cannot be afforded, and nobody was asked" in text
+    assert "line 10: the study cannot be afforded, and no site was asked" in text
     assert "Cheapest change: epsilon = 1 instead of 2 in [privacy]" in text

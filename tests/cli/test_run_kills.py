@@ -169,7 +169,7 @@ def test_a_changed_file_is_refused_and_fresh_begins_anew(path: Path, capsys: Any
     assert "begin anew with --fresh (which asks, and spends, again)" in error
     assert (out / "result.json").read_bytes() == first
     error = refused(capsys, "run", path, "--out", out, "-q", "--fresh", code=3)
-    assert "cannot be afforded, and nobody was asked" in error
+    assert "cannot be afforded, and no site was asked" in error
     path.write_text(path.read_text().replace("epsilon = 6.5", "epsilon = 16.5"))
     assert call(capsys, "run", path, "--out", out, "-q", "--fresh")[0] == 0
     assert len(charges(path.parent)) == 2 * RELEASES

@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any
 
 import jsonschema
-import spelling
 
 import fedassay
 from fedassay import Budget, Protection
@@ -80,7 +79,7 @@ class Terms:
     @property
     def keywords(self) -> dict[str, Any]:
         """As the Python functions take them."""
-        return {spelling.PRIVACY: self.trust, "budget": self.budget, "protection": self.protection}
+        return {"privacy": self.trust, "budget": self.budget, "protection": self.protection}
 
     @property
     def options(self) -> list[str]:
@@ -94,7 +93,7 @@ class Terms:
     @property
     def section(self) -> dict[str, Any]:
         """As the section [privacy] of a study has them."""
-        return {spelling.PRIVACY_ENTRY: self.trust.name, **self._numbers}
+        return {"privacy": self.trust.name, **self._numbers}
 
     @property
     def _numbers(self) -> dict[str, Any]:
@@ -117,7 +116,7 @@ def option_of(parameter: Parameter) -> str:
 
 def is_listed(parameter: Parameter) -> bool:
     """Whether the command line takes the list as one word with commas."""
-    return parameter.listed is not None or parameter.name in spelling.LISTED
+    return parameter.listed is not None or parameter.name == "grid"
 
 
 def option_words(parameter: Parameter, value: Any) -> list[str]:

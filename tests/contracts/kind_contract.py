@@ -16,7 +16,6 @@ from typing import Any, ClassVar
 
 import faces
 import pytest
-import spelling
 from answers import Answers
 from faces import ROWS, Terms, command
 from parameter_contract import ParameterContract, WrongValue
@@ -38,6 +37,9 @@ ALWAYS = {
     *("report.html", "result.json", "study.toml"),
 }
 """The files that every study leaves behind."""
+
+COLUMN_NAMES: Mapping[str, str] = {"class": "label", "group": "by"}
+"""Roles of a study's columns that the command line and Python call otherwise."""
 
 NOWHERE = "no-such-rows.csv"
 """A file that is not there: an attempt to open it would say so."""
@@ -139,7 +141,7 @@ class KindContract(ParameterContract):
     def columns_by_keyword(self, case: Case) -> dict[str, str]:
         """The columns as the command line and Python name them."""
         columns = self.columns if case.columns is None else case.columns
-        return {spelling.COLUMN_NAMES.get(role, role): name for role, name in columns.items()}
+        return {COLUMN_NAMES.get(role, role): name for role, name in columns.items()}
 
     def parameters_of(self, case: Case) -> Mapping[str, Any]:
         """The parameters of a case."""

@@ -12,15 +12,15 @@ from typing import ClassVar
 
 import faces
 import pytest
-import spelling
 from answers import Answers, shared
 from faces import command
 from kind_contract import KindContract
 from own_kinds import Logits, Scores
 
-from fedassay.protocol.metrics import MetricRecord
+from fedassay.protocol.metrics import CLASS_METRICS, METRICS, MetricRecord
 
 KINDS: Mapping[str, type[KindContract]] = {contract.kind: contract for contract in (Scores, Logits)}
+RECORDS: Mapping[str, Mapping[str, MetricRecord]] = {"evaluate": METRICS, "evaluate-classes": CLASS_METRICS}
 CASES = pytest.mark.parametrize("case", ["values", "noisy", "undefined"])
 
 
@@ -106,7 +106,7 @@ class MetricContract:
     @property
     def record(self) -> MetricRecord:
         """What the catalogue of metrics has of it."""
-        return spelling.metric_records(self.kind)[self.name]
+        return RECORDS[self.kind][self.name]
 
     def test_it_is_one_record(self) -> None:
         assert (self.record.name, self.record.title) == (self.name, self.title)

@@ -2,21 +2,34 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import ClassVar
 
 import faces
-import tiny_rows
-from kind_contract import Case, KindContract
+from kind_contract import SITES, Case, KindContract
+
+from golden import cells
 
 BINARY = {"score": "risk", "label": "y"}
-LOGITS = {"class": "true", "logits": "z"}
+LOGITS = {"class": "class", "logits": "z"}
+
+
+@cache
+def rows() -> faces.Rows:
+    """300 rows of 4 sites."""
+    return {name: values.tolist() for name, values in cells.rows(300, SITES).items()}
+
+
+def few() -> faces.Rows:
+    """A dozen of them, of one class."""
+    return {name: [0] * 12 if name in ("y", "class") else values[:12] for name, values in rows().items()}
 
 
 class Ours(KindContract):
     """All kinds of this repository are asked about the same rows."""
 
     def rows(self) -> faces.Rows:
-        return tiny_rows.rows()
+        return rows()
 
 
 class Scores(Ours):
@@ -27,7 +40,7 @@ class Scores(Ours):
     parameters: ClassVar = {"height": 4}
     expected: ClassVar = {**Ours.expected, "prevalence": 0.4, "auc": 0.8}
     planned = ("--height", "4")
-    undefined = Case(trust="secure-sum", rows=tiny_rows.few())
+    undefined = Case(trust="secure-sum", rows=few())
 
 
 class Logits(Ours):

@@ -5,12 +5,9 @@ from __future__ import annotations
 import math
 from typing import Any, ClassVar
 
-import spelling
-import tiny_rows
 from answers import Answers
 from kind_contract import Case, KindContract, WrongValue
-from own_kinds import BINARY, LOGITS, Logits, Ours, Scores
-from tiny_rows import few
+from own_kinds import BINARY, LOGITS, Logits, Ours, Scores, few, rows
 
 import fedassay
 from fedassay.tasks.card import TASKS
@@ -34,7 +31,7 @@ class TestEvaluate(Scores):
 
 class TestEvaluateClasses(Logits):
     implied: ClassVar = {"classes": "the column logits"}
-    wrong: ClassVar = {"classes": 1, spelling.CLASS_BUCKETS: 0, "height": 99, "level": 1.5}
+    wrong: ClassVar = {"classes": 1, "buckets": 0, "height": 99, "level": 1.5}
 
 
 class TestCalibrate(Ours):
@@ -77,8 +74,8 @@ class TestCalibrateClasses(Ours):
         "weighting": "magic",
         "averaging": "magic",
         "height": 99,
-        spelling.CLASS_BUCKETS: 0,
-        spelling.HELD_OUT: 1.5,
+        "buckets": 0,
+        "holdout": 1.5,
         "level": 1.5,
     }
 
@@ -93,24 +90,24 @@ class TestConformal(Ours):
     artefact, load = "conformal.json", staticmethod(fedassay.ConformalPredictor.load)
     applied = ("lower", "upper")
     implied: ClassVar = {
-        spelling.SETS: "the columns",
+        "sets": "the columns",
         "classes": "the column logits",
         "groups": "the column by",
-        spelling.HELD_OUT: "the option holdout",
+        "holdout": "the option holdout",
     }
     wrong: ClassVar = {
         "method": "magic",
-        spelling.SETS: "magic",
+        "sets": "magic",
         "score_parameters": [1.0, 2.0, 3.0],
         "level": 1.5,
         "guarantee": "magic",
         "confidence": WrongValue(value=1.5, context={"guarantee": "training-conditional"}),
         "score_range": [4.0, 0.0],
         "bins": 0,
-        spelling.CONDITIONAL: "magic",
-        "groups": WrongValue(value=["a", "a"], context={spelling.CONDITIONAL: "group"}),
+        "conditional": "magic",
+        "groups": WrongValue(value=["a", "a"], context={"conditional": "group"}),
         "classes": 1,
-        spelling.HELD_OUT: "maybe",
+        "holdout": "maybe",
         "report_level": 1.5,
     }
 
@@ -188,7 +185,7 @@ class TestInfer(Ours):
     undefined = Case(
         trust="secure-sum",
         columns={"target": "y", "features": "y2"},
-        rows={**tiny_rows.rows(), "y2": tiny_rows.rows()["y"]},
+        rows={**rows(), "y2": rows()["y"]},
         parameters={"model": "logistic", "method": "newton"},
     )
     implied: ClassVar = {
@@ -207,8 +204,8 @@ class TestInfer(Ours):
         "local": "magic",
         "step": -1.0,
         "decay": 3.0,
-        spelling.WEIGHTING: "magic",
-        spelling.VARIANCE: "magic",
+        "weighting": "magic",
+        "variance": "magic",
         "intercept": "maybe",
         "standardise": "maybe",
         "scales": ["age"],

@@ -5,8 +5,7 @@ from __future__ import annotations
 import math
 
 import pytest
-import spelling
-from metric_contract import KINDS, MetricContract, answers_of
+from metric_contract import KINDS, RECORDS, MetricContract, answers_of
 
 
 class Unbounded(MetricContract):
@@ -154,7 +153,7 @@ def test_every_metric_of_a_result_has_a_title(kind: str, tmp_path_factory: pytes
 
 def _in_results(kind: str) -> set[str]:
     """The metrics that results have by name: over all rows, or at the first threshold."""
-    records = spelling.metric_records(kind)
+    records = RECORDS[kind]
     return {name for name, record in records.items() if {"rows", "threshold"} & set(record.parts)}
 
 

@@ -17,7 +17,6 @@ from typing import Any
 
 import faces
 import pytest
-import spelling
 import test_kinds
 from faces import STUDY, Output, command
 from kind_contract import KindContract
@@ -34,7 +33,14 @@ from study_runs import LEDGER, charges, journal_of
 CONTRACTS: Mapping[str, type[KindContract]] = {
     contract.kind: contract for name, contract in vars(test_kinds).items() if name.startswith("Test")
 }
-RENDERERS = pytest.mark.parametrize("file", spelling.RENDERERS)
+PLACES: Mapping[str, tuple[str, ...]] = {
+    "report.html": ("fedassay.study.folder.page", "fedassay.study.pre_flight.page"),
+    "model_card.md": ("fedassay.study.folder.model_card",),
+    "certificate.json": ("fedassay.study.folder.certify",),
+}
+"""Files that a study leaves behind, and the function that makes each, in each place where it is looked up."""
+
+RENDERERS = pytest.mark.parametrize("file", PLACES)
 
 
 def study_of(kind: str, folder: Path) -> Path:
@@ -86,7 +92,7 @@ def assert_refused(output: Output, folder: Path, name: str) -> None:
 def broken(file: str, when: Callable[[Mapping[str, Any]], bool]) -> Iterator[None]:
     """The function that writes a file raises for these results of a study."""
     with pytest.MonkeyPatch.context() as patch:
-        for place in spelling.RENDERERS[file]:
+        for place in PLACES[file]:
             patch.setattr(place, _unless(when, resolve_name(place)))
         yield
 
@@ -121,7 +127,7 @@ def test_a_study_that_can_be_written_asks_and_charges(tmp_path: Path, python: bo
 # --- what cannot be written -----------------------------------------------------------------------------------------
 
 
-EACH = [(kind, "report.html") for kind in CONTRACTS] + [("evaluate", file) for file in spelling.RENDERERS]
+EACH = [(kind, "report.html") for kind in CONTRACTS] + [("evaluate", file) for file in PLACES]
 
 
 @pytest.mark.parametrize(("kind", "file"), dict.fromkeys(EACH))
@@ -168,7 +174,7 @@ def test_nothing_is_announced_to_sites(tmp_path: Path, file: str) -> None:
     path = tmp_path / "study.toml"
     place = {"name": "file-drop", "drop": "drop", "key": "coordinator/coordinator.key"}
     sections = {
-        "privacy": {spelling.PRIVACY_ENTRY: "secure-sum"},
+        "privacy": {"privacy": "secure-sum"},
         "runtime": {**place, "roster": "coordinator/roster.toml"},
         "tasks.evaluate": {"height": 4},
     }

@@ -347,7 +347,7 @@ def test_a_value_with_a_probability_of_its_own_is_a_step() -> None:
 
 def test_other_methods_stand_beside_ours_with_their_sizes() -> None:
     sheets, _ = parts(RESULTS["everything"]())
-    sheet = sheets["Beside other methods, on held-out rows"]
+    sheet = sheets["Compared with other methods, on held-out rows"]
     assert [row[0].text for row in sheet.rows] == ["qq (this result)", "pooled rows", "average", "local"]
     assert [row[1].text for row in sheet.rows] == ["1.25", "1.2", "1.31", "one per site"]
     assert [row[-1].text for row in sheet.rows] == [f"{2.5 / 2.4:.3f}", "1.000", f"{2.6 / 2.4:.3f}", "-"]
@@ -390,7 +390,7 @@ def test_the_law_of_pooled_rows_does_not_take_the_place_of_ours() -> None:
 
 def test_without_pooled_scores_nothing_is_next_to_them() -> None:
     sheets, _ = parts(RESULTS["infinite, held out"]())
-    sheet = sheets["Beside other methods, on held-out rows"]
+    sheet = sheets["Compared with other methods, on held-out rows"]
     assert sheet.head[-1] == "width of the intervals"
     assert [row[1].text for row in sheet.rows] == ["∞", "-"]
     assert [row[2].text for row in sheet.rows] == ["-", "-"]  # what was counted of ours is noise

@@ -78,10 +78,8 @@ def test_an_estimate_below_the_level_is_judged_by_its_interval() -> None:
         return parts(content)[0]["On held-out rows"].notes, number.detail
 
     notes, detail = seen(0.88, 0.05)
-    assert notes == (
-        "The coverage of all is within what chance allows of 0.9: its interval holds the level.",
-    )
-    assert detail == "0.830 to 0.930 (95%); within what chance allows of 0.9"
+    assert notes == ("The coverage of all is consistent with 0.9: its interval holds the level.",)
+    assert detail == "0.830 to 0.930 (95%); consistent with 0.9"
     for value, half in ((0.88, 0.01), (0.91, 0.05)):  # too low for chance, and not low at all
         notes, detail = seen(value, half)
         assert notes == ()

@@ -208,7 +208,7 @@ def test_a_file_that_is_not_json_is_named(tmp_path: Path) -> None:
 
 def test_why_there_is_no_forest() -> None:
     noisy = study_document(noise=True)
-    with pytest.raises(UsageError, match="nobody asked for sites or groups"):
+    with pytest.raises(UsageError, match="neither sites nor groups were asked for"):
         fedassay.ForestDisplay.from_result(noisy)
     noisy["results"]["tasks"]["evaluate"]["results"]["sites_reason"] = "single sites are hidden"
     with pytest.raises(UsageError, match="because single sites are hidden"):

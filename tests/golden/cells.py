@@ -24,37 +24,37 @@ SITES, PRACTICES, ROWS, CLASSES = 8, 130, 400, 3
 EACH = ROWS // SITES
 
 
-def rows() -> dict[str, Any]:
+def rows(count: int = ROWS, sites: int = SITES) -> dict[str, Any]:
     """Scores of an overconfident model at eight sites, and columns for other tasks; rounded, so that bins are clear."""
     rng = np.random.default_rng(22)
-    odds = rng.normal(-0.5, 1.2, ROWS)
-    label = (rng.random(ROWS) < 1 / (1 + np.exp(-odds))).astype(int)
-    other = odds + rng.normal(0, 0.7, ROWS)
-    age = rng.integers(20, 90, ROWS).astype(float)
-    target = 1 + 0.5 * odds - 0.03 * age + rng.normal(0, 0.5, ROWS)
+    odds = rng.normal(-0.5, 1.2, count)
+    label = (rng.random(count) < 1 / (1 + np.exp(-odds))).astype(int)
+    other = odds + rng.normal(0, 0.7, count)
+    age = rng.integers(20, 90, count).astype(float)
+    target = 1 + 0.5 * odds - 0.03 * age + rng.normal(0, 0.5, count)
     prediction = 1 - 0.03 * age
     return {
-        "site": np.array([f"site-{number}" for number in np.arange(ROWS) % SITES]),
-        "practice": np.arange(ROWS) % PRACTICES,
+        "site": np.array([f"site-{number}" for number in np.arange(count) % sites]),
+        "practice": np.arange(count) % PRACTICES,
         "risk": (1 / (1 + np.exp(-1.8 * odds))).round(4),
         "rival": (1 / (1 + np.exp(-other))).round(4),
         "y": label,
-        "sex": np.where(rng.random(ROWS) < 0.45, "female", "male"),
+        "sex": np.where(rng.random(count) < 0.45, "female", "male"),
         "age": age,
         "odds": odds.round(3),
         "t": target.round(3),
         "p": prediction.round(3),
-        "spread": (0.5 + rng.random(ROWS)).round(3),
+        "spread": (0.5 + rng.random(count)).round(3),
         "low": (prediction - 0.8).round(3),
         "high": (prediction + 0.9).round(3),
         "strange": np.abs(target - prediction).round(3),
-        **_logits(rng),
+        **_logits(rng, count),
     }
 
 
-def _logits(rng: np.random.Generator) -> dict[str, Any]:
-    true = rng.integers(0, CLASSES, ROWS)
-    logits = rng.normal(0, 1.5, (ROWS, CLASSES)) + 2.0 * np.eye(CLASSES)[true]
+def _logits(rng: np.random.Generator, count: int) -> dict[str, Any]:
+    true = rng.integers(0, CLASSES, count)
+    logits = rng.normal(0, 1.5, (count, CLASSES)) + 2.0 * np.eye(CLASSES)[true]
     return {"class": true, **{f"z{place}": logits[:, place].round(3) for place in range(CLASSES)}}
 
 

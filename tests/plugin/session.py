@@ -16,6 +16,7 @@ import pandas as pd
 
 import fedassay
 from fedassay.cli import run_command
+from fedassay.cli.commands import functions
 from file_drop_town import Town
 
 STUDY = """
@@ -141,6 +142,7 @@ def main(folder: Path) -> None:
         "wrong": called("stability", folder / "all.csv", *columns, "--height", 60),
         "planned": called("plan", "stability", "--rows", 2400, "--clients", 6, "--json", "-", "-q"),
         "help": called("--help"),
+        "helps": {name: called(*name.split()[1:], "--help") for name, _ in functions()},
         "study": studied(folder / "exact", "secure-sum", ""),
         "noisy": studied(folder / "noisy", "distributed-dp", "epsilon = 2.0\ndelta = 1e-6"),
         "files": by_files(folder / "files"),

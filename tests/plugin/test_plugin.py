@@ -103,6 +103,13 @@ def test_it_has_a_command_and_a_plan_of_its_own(session: dict[str, Any]) -> None
     assert "stability" in out
 
 
+def test_every_command_is_made_with_it_installed(session: dict[str, Any]) -> None:
+    assert {"fedassay stability", "fedassay plan stability", "fedassay aggregate"} <= set(session["helps"])
+    for name, (code, out, err) in session["helps"].items():
+        assert (code, err) == (0, ""), name
+        assert "Usage:" in out
+
+
 @pytest.mark.parametrize("which", ["study", "noisy"])
 def test_a_study_is_planned_run_reported_certified_and_verified(session: dict[str, Any], which: str) -> None:
     found = session[which]

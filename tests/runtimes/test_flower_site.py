@@ -13,7 +13,7 @@ from flower_lab import Lab, hospitals
 from flwr.app import Context, Message, RecordDict
 from flwr.supercore.task_identity import TaskIdentity
 
-import asked
+import sealed_requests
 from fedassay.crypto.identity import Credentials, Identity, key_to_text
 from fedassay.crypto.prekeys import Prekey
 from fedassay.errors import ProtocolError, UsageError
@@ -67,13 +67,15 @@ def question(recipient: str = "a", exchange: bytes = bytes(16)) -> bytes:
         Sum(of=ScoreHistogram(transform="uniform", height=3, thresholds=(), widths=(1,))), setting
     )
     request = Request(exchange=exchange, plans=(plan,), cohort=3, leg=0, recipient=recipient, message={})
-    return asked.packed(study="s", trust=trust, tasks=("t",), request=request)
+    return sealed_requests.packed(study="s", trust=trust, tasks=("t",), request=request)
 
 
 def said(frame: Frame, lab: Lab, body: bytes) -> Any:
     """What is in a site's frame for its coordinator: signed and bound to the request twice over."""
     sealed = opened_reply(frame, believed(lab), sender="a", request=body)
-    inner = sealing.opened(sealed, asked.REPLY_PAIR, request=body, sender="a", credentials=believed(lab))
+    inner = sealing.opened(
+        sealed, sealed_requests.REPLY_PAIR, request=body, sender="a", credentials=believed(lab)
+    )
     return envelope.open_reply(inner, sender="a", exchange=bytes(16), leg=0)
 
 

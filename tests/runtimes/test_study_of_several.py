@@ -194,6 +194,6 @@ def test_a_study_that_cannot_be_afforded_is_not_announced(town: Town, capsys: An
     path = written(town, DISTRIBUTED + "[ledger]\nepsilon = 1.5\n")
     code, _, error = call(capsys, "run", path, "-q")
     assert code == 3
-    assert "nobody was asked" in " ".join(error.split())
+    assert "no site was asked" in " ".join(error.split())
     assert not any(town.drop.iterdir())
     assert not recorded(town.root / "coordinator" / "fedassay-state")

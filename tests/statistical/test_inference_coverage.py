@@ -9,20 +9,11 @@ its comparisons by Bonferroni; each is shown to reject variants that are wrong.
 from __future__ import annotations
 
 import math
-import sys
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
-from scipy.special import ndtri
-
-from stated import Verify
-
-REPOSITORY = Path(__file__).resolve().parent.parent.parent
-sys.path.insert(0, str(REPOSITORY))  # experiments are scripts of the repository, not a part of the package
-
-from experiments.inference_simulation import (  # noqa: E402
+from experiments.inference_simulation import (
     AVERAGED,
     CORRECTED_SEPARATED,
     LEVEL,
@@ -37,6 +28,9 @@ from experiments.inference_simulation import (  # noqa: E402
     Runs,
     simulate,
 )
+from scipy.special import ndtri
+
+from stated import Verify
 
 FALSE_ALARM = 1e-3
 TWELVE = tuple(range(1, 13))

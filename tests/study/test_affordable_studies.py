@@ -116,7 +116,7 @@ def hold(case: Case, folder: Path) -> str:
     why = refusal(case, folder)
     if why is None:
         return "affordable"
-    assert "cannot be afforded, and nobody was asked" in why
+    assert "cannot be afforded, and no site was asked" in why
     less, fewer, more = EPSILON.search(why), LEAVE_OUT.search(why), TOTAL.search(why)
     assert more is not None
     total = float(more[1].rstrip("."))

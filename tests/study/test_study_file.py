@@ -215,7 +215,7 @@ REFUSED = [
     ('"distributed-dp"', '"plain"', "[privacy.parameters] has no 'dropout'", "dropout"),
     ('"distributed-dp"', '"secure-sum"', "epsilon: secure-sum adds no noise", "epsilon"),
     ('"distributed-dp"', '"dp"', "privacy: got 'dp'; expected plain", 'privacy = "dp"'),
-    ("training_epsilon = 3.0", "training_epsilon = -1", "training epsilon: got -1", "training_epsilon"),
+    ("training_epsilon = 3.0", "training_epsilon = -1", "training_epsilon: got -1", "training_epsilon"),
     ("training_epsilon = 3.0", "training_delta = 0.1", "training_delta: got one without", "training_delta"),
     ("dropout = 0.2", "dropout = 2.0", "expected a number from 0 and below 1", "dropout"),
     ("seed = 1", "seed = -1", "seed: got -1", "seed"),

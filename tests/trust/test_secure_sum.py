@@ -183,7 +183,7 @@ def test_the_statement_names_the_numbers_and_the_assumptions():
     text = SecureSum().statement(setting(40))
     for words in (
         "A total over fewer than 32 of 40 sites is never opened",
-        "if 8 sites of 40 do not answer the first time and 8 sites of the 40 that open it",
+        "without 8 sites of 40 in the first round and without 8 sites of the 40 that open it",
         *("Up to 4 sites may collude with a lying coordinator", "29 members who pooled their keys"),
         *("not differentially private", "lies about its own values is not detected"),
     ):

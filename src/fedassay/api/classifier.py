@@ -34,10 +34,11 @@ from fedassay.tasks.calibration.parameters import (
     MixtureWeighting,
     Solver,
 )
+from fedassay.tasks.card import with_site_names
 from fedassay.tasks.distribution.hosmer_lemeshow import HosmerLemeshow
 from fedassay.tasks.distribution.parameters import Degrees
 from fedassay.tasks.distribution.parameters import GroupTestMethod as Test
-from fedassay.tasks.evaluation import Evaluate, with_site_names
+from fedassay.tasks.evaluation import Evaluate
 from fedassay.tasks.evaluation.multiclass import EvaluateMulticlass
 from fedassay.tasks.shared_parameters import HOLDOUT, Transform
 

@@ -152,7 +152,7 @@ def _tidy(number: float) -> float:
 
 TEXTS = {
     "found": "what was found",
-    "pooled": "split conformal prediction on all rows in one place, which nobody may have",
+    "pooled": "split conformal prediction on all rows in one place, which no party may have",
     "average": "the mean of the clients' own quantiles (FedCP-Avg), which promises nothing",
     "local": "each client alone, for its own rows",
 }

@@ -19,10 +19,10 @@ from fedassay.protocol.result import Result
 from fedassay.protocol.vocabulary import Budget, Protection, TrustModel
 from fedassay.study.simulation import Simulation
 from fedassay.summaries.quantities import QUANTITIES
+from fedassay.tasks.card import with_site_names
 from fedassay.tasks.conformal import Conformal
 from fedassay.tasks.conformal.parameters import Conditional, ConformalMethod, Guarantee, Sets
 from fedassay.tasks.conformal.promises import warnings_about
-from fedassay.tasks.evaluation import with_site_names
 
 
 def conformal(
@@ -135,11 +135,7 @@ def _finished(
     result: Result, task: Conformal, terms: EntryTerms, federation: Federation, looked_up: tuple[str, ...]
 ) -> Result:
     """The result with the clients' names, warnings, and a comparison with other methods on held-out rows."""
-    results = dict(result.results)
-    names = () if federation.one_row_each else federation.clients
-    results = with_site_names(results, names)
-    if isinstance(results.get("held_out"), dict) and results["held_out"].get("sites") is not None:
-        results["held_out"] = with_site_names(results["held_out"], names)
+    results = with_site_names(result.results, () if federation.one_row_each else federation.clients)
     if task.holdout and not task.condition:
         results["comparison"] = compared(results, task, terms, federation)
     warnings = (*result.warnings, *looked_up, *warnings_about(results, task))

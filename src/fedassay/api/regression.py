@@ -362,7 +362,7 @@ class FederatedRegression(Conventions):
 
     def _index(self, X: ArrayLike, offset: ArrayLike | None) -> Floats:
         if not isinstance(self._loss, IndexLoss):
-            raise UsageError(f"predict: nobody knows what the loss {self._loss.name!r} predicts.")
+            raise UsageError(f"predict: it is not known what the loss {self._loss.name!r} predicts.")
         x = matrix_of(X)
         if x.shape[1] != self.n_features_in_:
             raise UsageError(f"X: got {x.shape[1]} columns, expected {self.n_features_in_} as before.")

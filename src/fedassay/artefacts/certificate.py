@@ -66,7 +66,7 @@ MEANING = (
     "told the truth."
 )
 KEY_OF_SOMEBODY = (
-    "Signed with somebody's own key: whoever knows by other means whose it is (--key) knows who signed."
+    "Signed with the signer's own key: compare it with the one that you know by other means (--key)."
 )
 KEY_OF_THE_STUDY = (
     "Signed with a key made for this study: it shows that files belong together and are unchanged since, not who "

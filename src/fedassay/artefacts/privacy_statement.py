@@ -19,7 +19,7 @@ FORM = (
 
 UNITS: Mapping[str, str] = {
     "example": "One example (row). Somebody with several rows is protected less: k rows of one person count k times.",
-    "client": "Everything that one client contributes, whoever of its people a row is about.",
+    "client": "Everything that one client contributes, about all its people together.",
 }
 
 NEIGHBOURS: Mapping[str, str] = {
@@ -84,7 +84,7 @@ COLLECTION = (
 )
 
 CHOICES = (
-    "Parameters, columns, thresholds and methods that somebody chose with a view to the same rows, outside of this "
+    "Parameters, columns, thresholds and methods that were chosen with a view to the same rows, outside of this "
     "study: that choice may reveal something, and no epsilon here counts it."
 )
 

@@ -236,7 +236,8 @@ def _ledger(certificate: Certificate) -> Iterator[Check]:
     ledger: Mapping[str, Any] = certificate.content["ledger"]
     releases = len(ledger["entries"])
     if ledger["budget"] is None:
-        yield _holds("ledger", f"{releases} releases without noise: no differential privacy is promised.")
+        counted = f"{releases} release{'s' * (releases != 1)}"
+        yield _holds("ledger", f"{counted} without noise: no differential privacy is promised.")
         return
     yield _holds(
         "ledger",

@@ -159,7 +159,7 @@ class FederatedCase(Case):
                 noise=plan.noise,
                 spread=spread_of(plan.query.of),
                 sampled=plan.sampled,
-                counted=not TRUST_CARDS[self.trust.name].message_alone,
+                counted=TRUST_CARDS[self.trust.name].overheard is None,
             )
             for place, plan in enumerate(self.plans)
         )

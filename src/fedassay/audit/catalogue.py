@@ -10,7 +10,7 @@ Here are the attacks on trust models and noise laws, by the same histogram, and 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import lru_cache, partial
 from types import MappingProxyType
 
@@ -33,7 +33,7 @@ from fedassay.protocol.vocabulary import Budget, Neighbours, Points, Protection,
 from fedassay.summaries.distribution.path import LARGEST_MULTIPLIER, ValuePath
 from fedassay.summaries.local_quantiles import QuantileLosses
 from fedassay.summaries.score_histogram import ScoreHistogram
-from fedassay.trust import DistributedDP, LocalDP, Shuffle, TwoServer
+from fedassay.trust import TRUST_MODELS, DistributedDP, LocalDP, Shuffle, TwoServer
 
 TREE = ScoreHistogram(transform="uniform", height=2, widths=(1, 2))
 FLAT = ScoreHistogram(transform="uniform", height=2)
@@ -60,8 +60,20 @@ _added = partial(attack, pair=ADDED, neighbours="one row, or none")
 @lru_cache(maxsize=1)
 def cases() -> Mapping[str, Case]:
     """Name to case."""
-    every = (*_server(), *_shared(), *_local(), *_shuffled(), *_two_servers(), *_streams(), *summary_cases())
-    return MappingProxyType({case.name: case for case in every})
+    own = (*_server(), *_shared(), *_local(), *_shuffled(), *_two_servers(), *_streams(), *summary_cases())
+    return MappingProxyType({case.name: case for case in (*own, *_of_other_packages(own))})
+
+
+def _of_other_packages(own: Sequence[Case]) -> list[Case]:
+    """Trust models with differential privacy that have no attack of their own: one row among three clients."""
+    attacked = {case.trust_model for case in own}
+    return [
+        _added(
+            f"{name}/row", f"{_LEVELS}, one of three clients", TREE, trust=model(), budget=MIXED, clients=3
+        )
+        for name, model in TRUST_MODELS.items()
+        if model.private and name not in attacked
+    ]
 
 
 def matches(case: str, name: str) -> bool:

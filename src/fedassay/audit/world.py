@@ -162,7 +162,7 @@ class AttackedFederation:
         Where single messages are seen, the vector of the client under attack; else the total. Of a client with more
         rows than it may use, the last ones: which it uses is drawn, and these are as likely as any.
         """
-        alone = TRUST_CARDS[self.setting.trust.name].message_alone
+        alone = TRUST_CARDS[self.setting.trust.name].overheard is not None
         counted = self.world[:1] if alone else self.world[: len(self.world) - self.silent - self.lost]
         most = self.setting.protection.rows_per_client or LARGEST_ROWS_PER_CLIENT
         used = [
@@ -218,33 +218,44 @@ class AttackedFederation:
     def _seen(self, runtime: _Overhearing, errand: Errand) -> list[Views]:
         """What the attacker sees of each plan: messages x numbers."""
         runtime.heard = {}
+        overheard = TRUST_CARDS[self.setting.trust.name].overheard
         released: tuple[Released[Any], ...] = ()
         try:
             released = runtime.carry(errand)
         except TooFewClients:
-            # Reports that do not make a release have been heard all the same.
-            if self.setting.trust.name != "local-dp":
+            # Messages that do not make a release have been heard all the same.
+            if overheard is None:
                 raise
         if runtime.refusals:
             raise FederationError(f"audit: a party refused to answer: {runtime.refusals}.")
+        if overheard is None:
+            return [np.append(np.asarray(one.value), one.clients)[None, :] for one in released]
         questions = [Question.of(plan) for plan in errand.exchange.plans]
-        if self.setting.trust.name == "local-dp":
-            reports = runtime.heard[VICTIM]["reports"]
-            places = [
-                assigned(errand.exchange.id, index, VICTIM, len(one.partitions)) if one.partitions else 0
-                for index, one in enumerate(questions)
-            ]
-            return [
-                _numbers(question, [Report(content, place)])
-                for question, content, place in zip(questions, reports, places, strict=True)
-            ]
-        if self.setting.trust.name == "shuffle":
-            texts = runtime.heard[SERVERS[0]]["texts"]
-            return [
-                _numbers(question, [from_text(question, text.tobytes()) for text in bag])
-                for question, bag in zip(questions, texts, strict=True)
-            ]
-        return [np.append(np.asarray(one.value), one.clients)[None, :] for one in released]
+        reports = overheard.load()(runtime.heard, errand.exchange.id, questions)
+        return [_numbers(question, bag) for question, bag in zip(questions, reports, strict=True)]
+
+
+Heard = Mapping[str, Message]
+"""What each party has said last, by name."""
+
+
+def local_reports(heard: Heard, exchange: bytes, questions: Sequence[Question]) -> list[list[Report]]:
+    """The reports of the client under attack, one for each question."""
+    return [
+        [Report(content, assigned(exchange, index, VICTIM, len(one.partitions)) if one.partitions else 0)]
+        for index, (one, content) in enumerate(zip(questions, heard[VICTIM]["reports"], strict=True))
+    ]
+
+
+def shuffled_reports(
+    heard: Heard, exchange: bytes, questions: Sequence[Question]
+) -> list[list[Report | None]]:
+    """All reports on each question, in the order in which the analyst gets them."""
+    texts = heard[SERVERS[0]]["texts"]
+    return [
+        [from_text(question, text.tobytes()) for text in bag]
+        for question, bag in zip(questions, texts, strict=True)
+    ]
 
 
 def _numbers(question: Question, reports: Sequence[Report | None]) -> Views:

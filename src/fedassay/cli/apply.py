@@ -106,7 +106,7 @@ def _instead(result: Path, content: Mapping[str, Any]) -> str:
     ]
     there = [str(path) for path in made if path.is_file()]
     if not there:
-        return " of a study; apply needs a calibrator or prediction sets, and there are none beside it"
+        return " of a study; apply needs a calibrator or prediction sets, and there are none in its folder"
     return f" of a study; apply what was made of it: {' or '.join(there)}"
 
 

@@ -102,7 +102,7 @@ def audit(
     json: options.JsonFile = None,
     quiet: options.Quiet = False,
 ) -> None:
-    """Attack the claims of this library: bounds of epsilon, what a lying coordinator opens, how often intervals cover.
+    """Audit the privacy claims: bounds of epsilon, what a lying coordinator opens, how often intervals cover.
 
     Ends with exit code 5 if a claim is violated.
     """

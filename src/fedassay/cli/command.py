@@ -97,6 +97,19 @@ def takes(*groups: Any) -> Callable[[Callable[..., T]], Callable[..., T]]:
     return decorate
 
 
+def with_default(group: Callable[..., T], name: str, default: Any) -> Callable[..., T]:
+    """Return a group of shared options in which one of them has another default."""
+    signature = signature_of(group)
+
+    @wraps(group)
+    def same(**values: Any) -> T:
+        return group(**values)
+
+    changed = {**signature.parameters, name: signature.parameters[name].replace(default=default)}
+    same.__signature__ = signature.replace(parameters=list(changed.values()))  # type: ignore[attr-defined]
+    return same
+
+
 def _check(parameter: inspect.Parameter, value: Any) -> None:
     """Refuse what cannot have been meant: the name of an option as a value, a number out of its range."""
     for text in value if isinstance(value, list) else [value]:

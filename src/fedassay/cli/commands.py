@@ -37,7 +37,7 @@ COMMANDS: dict[str, str | dict[str, str]] = {
         "submit": "flower:submit_command",
     },
     "ledger": {
-        "": "What was released and what it cost: show, budget, export.",
+        "": "Show the privacy ledger: what was released, and what it cost.",
         "show": "ledger:show",
         "budget": "ledger:budget",
         "export": "ledger:export",

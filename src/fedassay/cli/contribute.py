@@ -208,7 +208,7 @@ def _copy_of(state: Path) -> Iterator[Path]:
 
 def _confirm() -> None:
     if not sys.stdin.isatty():
-        raise UsageError("contribute: nobody is there to confirm; read what is asked and give --yes.")
+        raise UsageError("contribute: this is not a terminal; read what is asked and give --yes.")
     if not Confirm.ask("Answer this request?"):
         raise Refused("contribute: not confirmed; nothing was sent or charged.")
 
@@ -282,7 +282,7 @@ def _show_reply(content: dict[str, Any], console: Console) -> None:
     console.print(table)
     say(
         console,
-        "Beside this, the file holds the study, the names of sender and recipient, the number of the request and "
+        "The file also holds the study, the names of sender and recipient, the number of the request and "
         "a signature; the reply is sealed so that only the coordinator can read it.",
         "This was a dry run on copies: nothing was sent, charged or kept. Keys and noise will be drawn anew. Next: "
         "the same command without --dry-run.",

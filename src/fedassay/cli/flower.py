@@ -147,7 +147,7 @@ def site(
     columns = _columns(column or _asked_columns())
     allowed = trust_model or [Prompt.ask("Trust model that this site allows", default="secure-sum")]
     key = key or Path(Prompt.ask("Private key (made if it is not there)", default=f"{name}.key"))
-    roster = roster or Path(Prompt.ask("Roster with everybody's public keys", default="roster.toml"))
+    roster = roster or Path(Prompt.ask("Roster with all public keys", default="roster.toml"))
     unknown = sorted(set(allowed) - set(TRUST_MODELS))
     if unknown:
         raise UsageError(f"trust model: got {unknown[0]!r}, expected one of {', '.join(TRUST_MODELS)}.")

@@ -66,8 +66,8 @@ def tasks_of(columns: Mapping[str, str]) -> tuple[str, ...]:
     possible = tuple(dict.fromkeys(fitting))
     if not possible:
         raise UsageError(
-            f"columns: got the roles {', '.join(columns)}, which no task can do with alone; expected score and label, "
-            "class and logits, target and prediction, value, or features and target."
+            f"columns: {', '.join(columns)} alone is not enough; also name the rest of score and label, class and "
+            "logits, target and prediction, value, or features and target."
         )
     return possible
 

@@ -32,6 +32,6 @@ def keys(
     print(f'Card:         {file.stem} = "{key_to_text(identity.public)} {card.to_text()}"')
     print(f"Fingerprint:  {fingerprint(identity.public)}")
     print(
-        "Next: send the line of the card to everybody, for their rosters, and read the fingerprint to them by "
+        "Next: send the line of the card to all parties, for their rosters, and read them the fingerprint by "
         f"telephone. A study can begin with this card until {until}; for a later one, send the coordinator a new one."
     )

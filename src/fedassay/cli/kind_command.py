@@ -13,11 +13,12 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from fedassay.cli import options, output
-from fedassay.cli.command import GivenOptions, Option, OptionsOf, keyword, takes
+from fedassay.cli.command import GivenOptions, Option, OptionsOf, keyword, takes, with_default
 from fedassay.errors import UsageError
 from fedassay.protocol.files import write_atomically
 from fedassay.tasks.card import KINDS, KindCard
 from fedassay.tasks.command import ARTEFACT_FILE, CommandCard, Input, StateFile
+from fedassay.trust.card import DEFAULT_TRUST
 from fedassay.version import VERSION
 
 Command = Callable[..., Any]
@@ -49,7 +50,8 @@ def command_of(name: str) -> Command:
     own += [keyword("parameters", GivenOptions), keyword("run", options.RunOptions)]
     run_it.__doc__ = said.sentence
     run_it.__signature__ = inspect.Signature(own)  # type: ignore[attr-defined]
-    return takes(options.run, parameters)(run_it)
+    run = with_default(options.run, "privacy", card.privacy or DEFAULT_TRUST)
+    return takes(run, parameters)(run_it)
 
 
 def declaration(card: KindCard) -> CommandCard:

@@ -15,7 +15,7 @@ from fedassay.protocol.parameters import in_words, made, meant
 from fedassay.protocol.vocabulary import Budget, Protection, Setting
 from fedassay.runtimes.card import DEFAULT, simulation_named, simulations
 from fedassay.trust import TRUST_MODELS
-from fedassay.trust.card import TRUST_CARDS
+from fedassay.trust.card import DEFAULT_TRUST, TRUST_CARDS
 
 if TYPE_CHECKING:
     from fedassay.data.partition import Partition
@@ -100,7 +100,7 @@ def client(
     ),
 )
 def terms(
-    privacy: Annotated[str, Option(help="Trust model: " + ", ".join(TRUST_MODELS) + ".")] = "secure-sum",
+    privacy: Annotated[str, Option(help="Trust model: " + ", ".join(TRUST_MODELS) + ".")] = DEFAULT_TRUST,
     *,
     budget: GivenOptions,
     protection: GivenOptions,
@@ -190,7 +190,7 @@ def _require_policy(rules: PolicyFile) -> None:
 def no_seed(seed: Annotated[int | None, Option(hidden=True)] = None) -> None:
     """Refuse a seed: for commands that release."""
     if seed is not None:
-        raise UsageError("--seed: this is a release, whose noise nobody may know; leave the seed out.")
+        raise UsageError("--seed: this is a release, whose noise must stay secret; leave the seed out.")
 
 
 # --- a simulated run ----------------------------------------------------------------------------------------------

@@ -13,7 +13,16 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from fedassay.cli import options, output
-from fedassay.cli.command import Argument, GivenOptions, Option, OptionsOf, command, keyword, takes
+from fedassay.cli.command import (
+    Argument,
+    GivenOptions,
+    Option,
+    OptionsOf,
+    command,
+    keyword,
+    takes,
+    with_default,
+)
 from fedassay.cli.plan_terminal import render
 from fedassay.errors import FederationError, ParameterError, UsageError
 from fedassay.kernel.agenda import Agenda
@@ -22,6 +31,7 @@ from fedassay.protocol.parameters import parameters as parameters_of
 from fedassay.protocol.vocabulary import Setting
 from fedassay.study.file import StudyFile
 from fedassay.tasks.card import KINDS, KindCard
+from fedassay.trust.card import DEFAULT_TRUST
 
 StudyTarget = Annotated[
     list[str] | None,
@@ -106,7 +116,7 @@ def planning(name: str) -> Callable[..., None]:
     return takes(
         OptionsOf("expected", Expectation, only=expects),
         OptionsOf("parameters", declared, without=expects | columns, needed=False),
-        options.terms,
+        with_default(options.terms, "privacy", cards[0].privacy or DEFAULT_TRUST),
     )(plan)
 
 

@@ -180,7 +180,7 @@ def _fewer_rows(given: Mapping[str, Any], tasks: _Tasks) -> list[str]:
 
 def _shares(tasks: _Tasks) -> str:
     listed = ", ".join(f"{name} {one['recommended_share']:g}" for name, one in tasks.items())
-    why = "which makes the worst of what has a star as small as it can be beside its target"
+    why = "which makes the worst of what has a star as small as it can be relative to its target"
     if any(one["share"] != one["recommended_share"] for one in tasks.values()):
         return f"Recommended shares instead of those given: {listed}, {why}."
     return f"Recommended shares: {listed}, {why}."

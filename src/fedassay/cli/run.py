@@ -209,6 +209,6 @@ def _deliver(result: Result, written: Written, *, json: str | None, console: Con
         console,
         *(f"Not written: {text}" for text in written.missing),
         f"Report: {written.report}",
-        f"Beside it: {others}",
+        f"In the same folder: {others}",
         f"Check them: fedassay verify {shlex.quote(str(written.folder))} --key {written.key}",
     )

@@ -205,7 +205,7 @@ class DealtRows:
             if stop > len(self.owners):
                 raise DataError(
                     f"rows: got more than the {len(self.owners):,} that were dealt to clients, expected as many; start "
-                    "again when nobody changes the data."
+                    "again when the data do not change."
                 )
             yield {**batch, CLIENT: self.owners[start:stop]}
             start = stop

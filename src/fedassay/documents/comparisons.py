@@ -89,7 +89,7 @@ def _heterogeneity(results: Results) -> TableBlock:
         (_pooled_row(name, entry) for name, entry in entries.items()),
         notes=(
             *reasons((METRICS[name].title, entry) for name, entry in entries.items()),
-            f"up to {left_out} sites had too few rows of a class or no estimate, and are left out"
+            f"left out: up to {left_out:,} site{'s' * (left_out != 1)} with too few rows of a class or no estimate"
             if left_out
             else "",
             results.get("sites_reason") or "",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import altair as alt
 
@@ -53,6 +54,11 @@ def meaning(test: Results) -> str:
         else "no evidence against the probabilities"
     )
     return f"{words[0].upper()}{words[1:]}: {means}."
+
+
+def p_value(results: Results) -> dict[str, Any]:
+    """The p-value of a test among results, under its name for programs."""
+    return {"hosmer_lemeshow_p_value": (results.get("hosmer_lemeshow") or {}).get("p_value")}
 
 
 def is_thin(test: Results) -> bool:

@@ -75,9 +75,13 @@ class KindDocument(ABC):
         """More metrics of held-out rows for programs, by name."""
         return {}
 
-    def thresholds(self, results: Results) -> Mapping[str, Any]:
-        """Thresholds for programs, by name."""
-        return {"threshold": results.get("threshold")}
+    def listed_metrics(self, results: Results) -> Iterator[tuple[str, float | None, Any]]:
+        """Metrics that stand in lists, for programs: name, the threshold or share that each belongs to, and value."""
+        yield from ()
+
+    def plain_numbers(self, results: Results) -> Mapping[str, Any]:
+        """Numbers without an interval for programs, by name; those that are no numbers are left out."""
+        return {}
 
     def is_vacuous(self, results: Results) -> bool:
         """Whether the results promise nothing, so that measurements on held-out rows are noise."""

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from fedassay.documents.blocks import Document, Results
+from fedassay.documents.blocks import Document
 from fedassay.documents.kind import KINDS
 from fedassay.documents.report import TaskSection, sections
 
@@ -74,11 +74,9 @@ def measured(document: Document) -> Iterator[Measured]:
 def _metrics(section: TaskSection) -> Iterator[tuple[Any, dict[str, Any]]]:
     """Whatever may be a metric, with its name and place."""
     results, kind = section.results, section.kind
-    thresholds: dict[float, Results] = {}
-    for row in results.get("thresholds") or ():
-        thresholds.setdefault(row["threshold"], row)
-    # At the top level of an evaluation, what needs a threshold is that of the first one: it comes with it below.
-    skipped: Results = next(iter(thresholds.values()), {})
+    listed = list(kind.listed_metrics(results))
+    # What is in a list too stands at the top level for the first entry of the list: it comes with that below.
+    skipped = {name for name, _, _ in listed}
     for block in _BLOCKS:
         found = results.get(block) if block else results
         if not isinstance(found, Mapping) or (block == "held_out" and kind.is_vacuous(results)):
@@ -86,15 +84,9 @@ def _metrics(section: TaskSection) -> Iterator[tuple[Any, dict[str, Any]]]:
         for name, metric in found.items():
             if block or name not in skipped:
                 yield metric, {"name": name, "block": block}
-    for threshold, row in thresholds.items():
-        yield from ((metric, {"name": name, "at": threshold}) for name, metric in row.items())
-    for entry in results.get("coefficients") or ():
-        yield entry, {"name": f"coefficient_{entry['name']}"}
-    for entry in results.get("quantiles") or ():
-        yield entry, {"name": "quantile", "at": entry["quantile"]}
+    yield from ((metric, {"name": name, "at": at}) for name, at, metric in listed)
     for name, metric in kind.held_out_metrics(results).items():
         yield metric, {"name": name, "block": "held_out"}
-    p_value = (results.get("hosmer_lemeshow") or {}).get("p_value")
-    for name, value in {**kind.thresholds(results), "hosmer_lemeshow_p_value": p_value}.items():
+    for name, value in kind.plain_numbers(results).items():
         if isinstance(value, int | float):
             yield {"value": value, "interval": None}, {"name": name}

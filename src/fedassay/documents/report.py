@@ -200,7 +200,7 @@ def next_steps(document: Document) -> Iterator[NextStep]:
         "fedassay verify FOLDER --key PUBLIC_KEY",
     )
     yield (
-        "Give certificate.json, with the files beside it, to whoever asks what was measured and what protects it.",
+        "Give certificate.json, and its folder to readers who ask what was measured and what protects it.",
         "",
     )
 

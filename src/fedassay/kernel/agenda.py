@@ -18,8 +18,7 @@ from fedassay.errors import UsageError
 from fedassay.kernel.run import Job, rehearse
 from fedassay.privacy.ledger.charges import Charge, compose
 from fedassay.protocol.vocabulary import ATOMS, Budget, Message, Part, Query, Setting, Task
-from fedassay.tasks.card import KINDS, TASKS, task_of, with_defaults
-from fedassay.tasks.evaluation import with_site_names
+from fedassay.tasks.card import KINDS, TASKS, task_of, with_defaults, with_site_names
 from fedassay.tasks.study_rules import verdict
 
 # --- what a run has spent -----------------------------------------------------------------------------------
@@ -246,7 +245,7 @@ class Agenda:
         clients : in the order in which they were asked.
         charges : what the run has paid, in order.
         """
-        found = {item.name: _named(outcome[item.name], clients) for item in self.items}
+        found = {item.name: with_site_names(outcome[item.name], clients) for item in self.items}
         if not self.study:
             return found[self.items[0].name]
         return {
@@ -322,12 +321,4 @@ class Alone:
     def results(self, outcome: Mapping[str, Any], *, clients: Sequence[str], **_: object) -> dict[str, Any]:
         """See `Agenda`."""
         (only,) = outcome.values()
-        return _named(only, clients)
-
-
-def _named(results: Mapping[str, Any], clients: Sequence[str]) -> dict[str, Any]:
-    """Results whose sites are called by their names."""
-    found = with_site_names(results, clients)
-    if isinstance(found.get("held_out"), Mapping):
-        found["held_out"] = with_site_names(found["held_out"], clients)
-    return found
+        return with_site_names(only, clients)

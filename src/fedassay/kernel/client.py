@@ -219,7 +219,7 @@ class Client(Endpoint):
         if any(self.site.ledger.has(charge.id) for charge in charges):
             raise AnswerLost(
                 "request: it was charged before, and what was answered then is lost. This site sits this question out: "
-                "another answer would be one that nobody has paid for."
+                "another answer would not be paid for."
             )
         if self._rules.total is not None:
             self.site.ledger.budget = self._rules.total

@@ -142,7 +142,7 @@ def require_room(
     largest = largest_epsilon(agenda, setting, before, cap)
     change = "Nothing is left for it." if largest is None else f"Cheapest change: epsilon {largest:g}."
     raise BudgetExceeded(
-        "the study cannot be afforded, and nobody was asked: with what was spent before "
+        "the study cannot be afforded, and no site was asked: with what was spent before "
         f"({compose(before, cap.delta):.3g}) it would come to {total:.3g} of {cap.epsilon:.3g} at delta "
         f"{cap.delta:.3g}. {change}"
     )

@@ -176,7 +176,7 @@ class Helper(Endpoint):
         told = f"{len(doubts)} exchanges should be looked into: {'; '.join(doubts)}"
         if len(doubts) >= MOST_DOUBTS:
             raise PolicyRefusal(
-                f"{self.name}: {told}. Nothing new is begun until whoever runs this server has done so, and has "
+                f"{self.name}: {told}. Nothing new is begun until the operator of this server has done so, and has "
                 f"deleted the files *{MARK} in its store."
             )
         log.warning("%s: %s.", self.name, told)

@@ -1,1 +1,1 @@
-"""What everything speaks: queries, released values, noise, settings; messages, results, files, parameters and cards."""
+"""Vocabulary of all packages: queries, releases, noise, settings; messages, results, files, parameters and cards."""

@@ -36,8 +36,8 @@ class Named(Generic[T]):
     def load(self) -> T:
         """The object."""
         module, _, name = self.place.partition(":")
-        found: T = attrgetter(name)(import_module(module))
-        return found
+        loaded: T = attrgetter(name)(import_module(module))
+        return loaded
 
 
 class Loaded(Mapping[str, T]):
@@ -121,14 +121,14 @@ class Catalogue(Mapping[str, T]):
 
 @cache
 def _cards(group: str, own: tuple[str, ...]) -> Mapping[str, Any]:
-    found: dict[str, Any] = {}
+    cards: dict[str, Any] = {}
     offered = sorted(entry_points(group=group), key=lambda entry: entry.name)
     places = (place for pattern in own for place in _places(pattern))
     for card in (*(Named[Any](place).load() for place in places), *(entry.load() for entry in offered)):
-        if card.name in found:
+        if card.name in cards:
             raise UsageError(f"{card.name}: two packages offer a card of this name ({group}); uninstall one.")
-        found[card.name] = card
-    return dict(sorted(found.items(), key=lambda item: item[1].order))
+        cards[card.name] = card
+    return dict(sorted(cards.items(), key=lambda item: item[1].order))
 
 
 def _places(pattern: str) -> Iterator[str]:
@@ -137,24 +137,22 @@ def _places(pattern: str) -> Iterator[str]:
     if not star:
         yield from _in_capitals(pattern)
         return
-    for found in iter_modules(import_module(package).__path__):
-        place = f"{package}.{found.name}"
-        if not module or (module.startswith("_") and found.name.endswith(module)):
+    for submodule in iter_modules(import_module(package).__path__):
+        place = f"{package}.{submodule.name}"
+        if not module or (module.startswith("_") and submodule.name.endswith(module)):
             yield from _in_capitals(place)
-        elif module.startswith(".") and found.ispkg and _has(found, module):
+        elif module.startswith(".") and submodule.ispkg and _has(submodule, module):
             yield from _in_capitals(f"{place}{module}")
 
 
-def _has(found: ModuleInfo, module: str) -> bool:
-    """Whether a package has this module, without importing the package."""
-    spec = found.module_finder.find_spec(found.name, None)
+def _has(package: ModuleInfo, module: str) -> bool:
+    """True if a package has this module; the package is not imported."""
+    spec = package.module_finder.find_spec(package.name, None)
     places = (spec and spec.submodule_search_locations) or ()
     return any((Path(place) / f"{module[1:]}.py").exists() for place in places)
 
 
 def _in_capitals(module: str) -> Iterator[str]:
-    """The cards of a module; what has no place among others is none."""
-    found = vars(import_module(module))
-    yield from (
-        f"{module}:{name}" for name, value in found.items() if name.isupper() and hasattr(value, "order")
-    )
+    """The cards of a module: its names in capitals with an order."""
+    content = vars(import_module(module)).items()
+    yield from (f"{module}:{name}" for name, card in content if name.isupper() and hasattr(card, "order"))

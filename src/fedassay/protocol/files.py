@@ -1,4 +1,4 @@
-"""Files that must be right after a crash: one owner at a time, and on the disk when we say so."""
+"""Files that must be right after a crash: one owner at a time, and on the disk once it is said."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pathlib import Path
 from fedassay.errors import UsageError
 
 FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
-"""What a write says where there is no room: on the disk, in a quota, or in a file."""
+"""Errors of a write without room: on the disk, in a quota, or in a file."""
 
 _FIXES: Mapping[int | None, str] = {
     errno.ENOENT: "give a folder that exists",
@@ -26,7 +26,7 @@ PATIENCE = 10.0
 
 
 class Lock:
-    """An exclusive lock on a file (made if need be), held until `close` or until nobody holds this object.
+    """An exclusive lock on a file (made if need be), held until `close` or until this object is gone.
 
     Another process, or another `Lock` in this one, waits a few seconds and then gets a `UsageError`. The lock
     of a process that dies is free at once.
@@ -51,7 +51,7 @@ class Lock:
             return
 
     def close(self) -> None:
-        """Let somebody else have it."""
+        """Release the lock."""
         if self._descriptor is not None:
             os.close(self._descriptor)
             self._descriptor = None
@@ -114,7 +114,7 @@ def replacement(path: Path) -> Iterator[Path]:
 
 
 def _is_plain(path: Path) -> bool:
-    """Whether a path leads to a plain file, or to nothing yet."""
+    """True if a path leads to a plain file, or to nothing yet."""
     try:
         return stat.S_ISREG(path.stat().st_mode)
     except FileNotFoundError:

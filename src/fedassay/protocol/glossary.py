@@ -19,7 +19,7 @@ GLOSSARY: Mapping[str, str] = {
     "query": "A question about rows that every site answers with the same public recipe.",
     "summary": "The recipe of a query: what a site may count of its rows, with bounds on each row's part.",
     "unit": "The thing that privacy protects: one row (example), or everything that one client contributes.",
-    "noise": "A random whole number that is added to a count before anybody sees it. Its size is its scale.",
+    "noise": "A random whole number that is added to a count before it is seen. Its size is its scale.",
     "release": "A value that leaves the protection of the sites; the only thing that costs budget.",
     "budget": "The largest epsilon and delta that releases about the same rows may cost together.",
     "share": "The part of a budget, or of rows, that one task of a study gets.",
@@ -54,20 +54,3 @@ def words_in(text: str) -> dict[str, str]:
         for word, meaning in GLOSSARY.items()
         if re.search(rf"\b{word.replace(' ', r'[ -]')}s?\b", text, re.IGNORECASE)
     }
-
-
-def glossary_page() -> str:
-    """The reference page."""
-    lines = [f"| {word} | {meaning} |" for word, meaning in sorted(GLOSSARY.items())]
-    return "\n".join(
-        [
-            "# Glossary",
-            "",
-            "One meaning for each word, in the code, the help, errors and reports. `fedassay words` prints this table.",
-            "",
-            "| word | meaning |",
-            "|---|---|",
-            *lines,
-            "",
-        ]
-    )

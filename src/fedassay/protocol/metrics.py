@@ -17,7 +17,7 @@ from fedassay.errors import UsageError
 from fedassay.protocol.cards import Catalogue, Named
 
 MetricPlace = Literal["rows", "threshold", "operating-point"]
-"""Where an evaluation has a metric: over all rows, at each given threshold, at each threshold from 0.01 to 0.99."""
+"""Places of a metric in an evaluation: over all rows, at each given threshold, at each threshold from 0.01 to 0.99."""
 
 Scale = Literal["identity", "logit", "log"]
 
@@ -27,7 +27,7 @@ _LONGEST = 16
 
 @dataclass(frozen=True, kw_only=True)
 class MetricRecord:
-    """What everything that speaks of a metric needs to know of it.
+    """Everything that pages, plans and schemas need to know of a metric.
 
     Parameters
     ----------
@@ -111,7 +111,7 @@ class MetricRecord:
 
     @property
     def is_share(self) -> bool:
-        """Whether it is between 0 and 1, and can be told in percent."""
+        """True if it is between 0 and 1, and can be told in percent."""
         return self.range == (0.0, 1.0)
 
 

@@ -11,7 +11,7 @@ the command line with its help, the entry of a study file with its JSON Schema, 
 ...     '''Number of sides.'''
 ...     colour: Literal["red", "blue"] = "red"
 ...     '''Colour of the surface.'''
->>> [(one.name, one.words) for one in parameters(Shape)]
+>>> [(side.name, side.words) for side in parameters(Shape)]
 [('sides', 'a whole number from 3 to 12'), ('colour', 'red or blue')]
 >>> Shape(sides=2)
 Traceback (most recent call last):
@@ -24,7 +24,7 @@ import ast
 import dataclasses
 import inspect
 import sys
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import MISSING, dataclass
 from difflib import get_close_matches
 from enum import EnumType
@@ -45,26 +45,12 @@ from typing import (
     get_type_hints,
 )
 
-from annotated_types import Interval
+from annotated_types import Interval as Interval  # declared here for all parameters
 
 from fedassay.errors import ParameterError
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter
-
-__all__ = [
-    "INTERNAL",
-    "Checked",
-    "Fraction",
-    "Interval",
-    "Listed",
-    "Parameter",
-    "Stated",
-    "made",
-    "parameter",
-    "parameters",
-    "values_of",
-]
 
 T = TypeVar("T")
 
@@ -115,33 +101,33 @@ class Parameter:
 
     @property
     def optional(self) -> bool:
-        """Whether the value None is allowed."""
+        """True if the value None is allowed."""
         return _is_union(self.annotation) and NoneType in get_args(self.annotation)
 
     @property
     def required(self) -> bool:
-        """Whether it has to be given."""
+        """True if it has no default."""
         return self.default is MISSING
 
     @property
     def several(self) -> bool:
-        """Whether the value is a list; a single value is then a list of one."""
+        """True if the value is a list; a single value is then a list of one."""
         return get_origin(_bare(self._known)[0]) is tuple
 
     @property
     def mixed(self) -> bool:
-        """Whether it is a choice or a list: ``Literal["uniform", "quantile"] | tuple[float, ...]``."""
+        """True if it is a choice or a list: ``Literal["uniform", "quantile"] | tuple[float, ...]``."""
         return _is_union(_bare(self._known)[0])
 
     @property
     def listed(self) -> Listed | None:
-        """How the command line takes a list as one word; None where an option is repeated instead."""
-        return next((one for one in _bare(self._known)[1] if isinstance(one, Listed)), None)
+        """The form of a list as one word of the command line; None where the option is repeated instead."""
+        return next((mark for mark in _bare(self._known)[1] if isinstance(mark, Listed)), None)
 
     @property
     def shown_default(self) -> Any:
         """The default as faces say it; None where there is none to say."""
-        stated = any(isinstance(one, Stated) for one in _bare(self._known)[1])
+        stated = any(isinstance(mark, Stated) for mark in _bare(self._known)[1])
         return None if self.required or stated else self.default
 
     @property
@@ -158,22 +144,17 @@ class Parameter:
 
     @property
     def words(self) -> str:
-        """What is expected, as errors and help say it."""
+        """The expected value, as errors and help say it."""
         kind, limits = _bare(self._known)
         return _words(kind, limits)
-
-    @property
-    def adapter(self) -> TypeAdapter[Any]:
-        """The validator of its values."""
-        return _adapter(self.annotation)
 
     @property
     def schema(self) -> dict[str, Any]:
         """The JSON Schema of its values; None is no value that a file could give."""
         if isinstance(self.item, EnumType):
             return {"type": "string", "enum": list(self.choices)}
-        found = _schema(_adapter(self._known).json_schema())
-        return {"anyOf": [found["items"], found]} if self.several else found
+        schema = _schema(_adapter(self._known).json_schema())
+        return {"anyOf": [schema["items"], schema]} if self.several else schema
 
     def check(self, value: Any) -> Any:
         """The value, with whole numbers as numbers and lists as tuples where these are meant; others are refused."""
@@ -181,20 +162,15 @@ class Parameter:
 
         plain = self._plain(value)
         try:
-            return self.adapter.validate_python(plain)
+            return _adapter(self.annotation).validate_python(plain)
         except ValidationError as error:
             got, expected = value, self.words
             place = error.errors()[0]["loc"][-1:]
             if self.several and isinstance(value, Iterable) and not isinstance(value, str) and place:
                 got, expected = plain[place[0]], _words(*_bare(get_args(_bare(self._known)[0])[0]))
             raise ParameterError(
-                self.name, f"got {shown(got)}{self._guess(got)}, expected {expected}."
+                self.name, f"got {shown(got)}{_guess(got, self.choices)}, expected {expected}."
             ) from None
-
-    def _guess(self, value: Any) -> str:
-        """The choice that was probably meant."""
-        close = get_close_matches(value, self.choices, n=1) if isinstance(value, str) else []
-        return f" (did you mean {close[0]!r}?)" if close else ""
 
     def _plain(self, value: Any) -> Any:
         """Scalars of NumPy as Python's own, lists as tuples, a single value as a list of one."""
@@ -235,12 +211,12 @@ def parameters(kind: type[Any]) -> tuple[Parameter, ...]:
 
 def values_of(thing: Any) -> dict[str, Any]:
     """The values of an object's parameters, by name."""
-    return {one.name: getattr(thing, one.name) for one in parameters(type(thing))}
+    return {known.name: getattr(thing, known.name) for known in parameters(type(thing))}
 
 
 def parameter(kind: type[Any], name: str) -> Parameter:
     """The parameter of this name."""
-    return next(one for one in parameters(kind) if one.name == name)
+    return next(known for known in parameters(kind) if known.name == name)
 
 
 @cache
@@ -249,34 +225,34 @@ def _parameters(kind: Any) -> tuple[Parameter, ...]:
     sentences = _sentences(kind)
     return tuple(
         Parameter(
-            name=one.name,
-            annotation=hints[one.name],
-            default=one.default,
-            sentence=sentences.get(one.name, ""),
+            name=field.name,
+            annotation=hints[field.name],
+            default=field.default,
+            sentence=sentences.get(field.name, ""),
         )
-        for one in sorted(dataclasses.fields(kind), key=lambda one: _distance(kind, one.name))
-        if one.metadata.get("parameter", True)
+        for field in sorted(dataclasses.fields(kind), key=lambda field: _distance(kind, field.name))
+        if field.metadata.get("parameter", True)
     )
 
 
 def _distance(kind: type[Any], name: str) -> int:
-    """How far up a field is declared first."""
-    return next(k for k, one in enumerate(kind.__mro__) if name in inspect.get_annotations(one))
+    """The number of classes below the one that declares a field first."""
+    return next(k for k, base in enumerate(kind.__mro__) if name in inspect.get_annotations(base))
 
 
-def made(kind: type[T], given: Mapping[str, Any], *, of: str = "", **internal: Any) -> T:
+def made(kind: type[T], values: Mapping[str, Any], *, of: str = "", **internal: Any) -> T:
     """The dataclass with these values; a name that it does not have is refused, with what may have been meant.
 
     Fields that no user gives are `internal`.
     """
-    known = [one.name for one in parameters(kind)]
-    for name in given:
+    known = {parameter.name: parameter for parameter in parameters(kind)}
+    for name in values:
         if name not in known:
             raise ParameterError(name, f"unknown parameter{of and f' of {of}'}{meant(name, known)}.")
-    for one in parameters(kind):
-        if one.required and one.name not in given:
-            raise ParameterError(one.name, f"missing, expected {one.words}.")
-    return kind(**given, **internal)
+    for name, parameter in known.items():
+        if parameter.required and name not in values:
+            raise ParameterError(name, f"missing, expected {parameter.words}.")
+    return kind(**values, **internal)
 
 
 def meant(name: str, known: Iterable[str]) -> str:
@@ -284,9 +260,13 @@ def meant(name: str, known: Iterable[str]) -> str:
     names = list(known)
     if not names:
         return ", which has none"
-    close = get_close_matches(name, names, n=1)
-    guess = f" (did you mean {close[0]!r}?)" if close else ""
-    return f"{guess}; expected {', '.join(names)}"
+    return f"{_guess(name, names)}; expected {', '.join(names)}"
+
+
+def _guess(value: Any, names: Iterable[str]) -> str:
+    """The name that was probably meant, as a part of an error."""
+    close = get_close_matches(value, names, n=1) if isinstance(value, str) else []
+    return f" (did you mean {close[0]!r}?)" if close else ""
 
 
 def shown(value: Any) -> str:
@@ -327,7 +307,7 @@ def _scalar(value: Any) -> Any:
 
 
 def _choices(kind: Any) -> tuple[Any, ...]:
-    """What a value can be, where that is a choice."""
+    """The values of a choice; none for other types."""
     if isinstance(kind, EnumType):
         return tuple(kind)
     return get_args(kind) if get_origin(kind) is Literal else ()
@@ -347,7 +327,7 @@ def _words(kind: Any, metadata: tuple[Any, ...] = ()) -> str:
     if kind not in _NOUNS:
         return "a table" if get_origin(kind) in (Mapping, dict) else str(kind)
     noun = _NOUNS[kind][0]
-    ranges = [_range(one) for one in metadata if isinstance(one, Interval)]
+    ranges = [_range(limits) for limits in metadata if isinstance(limits, Interval)]
     return " ".join([noun, *ranges]).rstrip()
 
 
@@ -359,18 +339,12 @@ def _range(limits: Interval) -> str:
     >>> _range(Interval(ge=2, le=2048)), _range(Interval(gt=0, lt=1)), _range(Interval(gt=0, le=1))
     ('from 2 to 2,048', 'between 0 and 1', 'above 0 and at most 1')
     """
-    low = limits.ge if limits.ge is not None else limits.gt
-    high = limits.le if limits.le is not None else limits.lt
-    if low is None or high is None:
-        if low is not None:
-            return f"{'from' if limits.ge is not None else 'above'} {_number(low)}"
-        return f"{'up to' if limits.le is not None else 'below'} {_number(high)}"
     if limits.ge is not None and limits.le is not None:
-        return f"from {_number(low)} to {_number(high)}"
+        return f"from {_number(limits.ge)} to {_number(limits.le)}"
     if limits.gt is not None and limits.lt is not None:
-        return f"between {_number(low)} and {_number(high)}"
-    upper = "at most" if limits.le is not None else "below"
-    return f"{'from' if limits.ge is not None else 'above'} {_number(low)} and {upper} {_number(high)}"
+        return f"between {_number(limits.gt)} and {_number(limits.lt)}"
+    ends = {"from": limits.ge, "above": limits.gt, "at most": limits.le, "below": limits.lt}
+    return " and ".join(f"{word} {_number(end)}" for word, end in ends.items() if end is not None)
 
 
 def _number(number: Any) -> str:
@@ -384,15 +358,15 @@ def _adapter(annotation: Any) -> TypeAdapter[Any]:
     return TypeAdapter(annotation, config=ConfigDict(strict=True, allow_inf_nan=False))
 
 
-def _schema(found: dict[str, Any]) -> dict[str, Any]:
+def _schema(schema: dict[str, Any]) -> dict[str, Any]:
     """A schema without the titles that pydantic gives, and with Literals of one value as enumerations of one."""
-    kept = {key: value for key, value in found.items() if key not in ("title", "format")}
+    kept = {key: value for key, value in schema.items() if key not in ("title", "format")}
     if "const" in kept:
         kept["enum"] = [kept.pop("const")]
     if "items" in kept:
         kept["items"] = _schema(kept["items"])
     if "anyOf" in kept:
-        kept["anyOf"] = [_schema(one) for one in kept["anyOf"]]
+        kept["anyOf"] = [_schema(choice) for choice in kept["anyOf"]]
     return kept
 
 
@@ -400,37 +374,31 @@ def _schema(found: dict[str, Any]) -> dict[str, Any]:
 
 
 def _sentences(kind: type[Any]) -> dict[str, str]:
-    """What stands below the fields of a class and of those that it inherits from."""
-    found: dict[str, str] = {}
-    for one in reversed(kind.__mro__):
-        if dataclasses.is_dataclass(one):
-            found |= _below(one)
-    return found
-
-
-def _below(kind: type[Any]) -> dict[str, str]:
-    return _of_module(kind.__module__).get(kind.__qualname__, {})
+    """The sentences below the fields of a class and of its bases."""
+    sentences: dict[str, str] = {}
+    for base in reversed(kind.__mro__):
+        if dataclasses.is_dataclass(base):
+            sentences |= _of_module(base.__module__).get(base.__qualname__, {})
+    return sentences
 
 
 @cache
 def _of_module(name: str) -> dict[str, dict[str, str]]:
-    """What stands below the fields of every class of a module, by the qualified name of the class."""
+    """The sentences below the fields of every class of a module, by the qualified name of the class."""
     try:
         tree = ast.parse(inspect.getsource(sys.modules[name]))
     except (OSError, TypeError):  # made without a file
         return {}
-    found: dict[str, dict[str, str]] = {}
-    _walk(tree.body, "", found)
-    return found
+    return dict(_classes(tree.body, ""))
 
 
-def _walk(body: Sequence[ast.stmt], prefix: str, found: dict[str, dict[str, str]]) -> None:
-    for one in body:
-        if isinstance(one, ast.ClassDef):
-            found[f"{prefix}{one.name}"] = _fields(one.body)
-            _walk(one.body, f"{prefix}{one.name}.", found)
-        elif isinstance(one, ast.FunctionDef):
-            _walk(one.body, f"{prefix}{one.name}.<locals>.", found)
+def _classes(body: Sequence[ast.stmt], prefix: str) -> Iterator[tuple[str, dict[str, str]]]:
+    for node in body:
+        if isinstance(node, ast.ClassDef):
+            yield f"{prefix}{node.name}", _fields(node.body)
+            yield from _classes(node.body, f"{prefix}{node.name}.")
+        elif isinstance(node, ast.FunctionDef):
+            yield from _classes(node.body, f"{prefix}{node.name}.<locals>.")
 
 
 def _fields(body: Sequence[ast.stmt]) -> dict[str, str]:

@@ -50,11 +50,11 @@ class Result(Mapping[str, Any]):
         return iter(self.results)
 
     def __len__(self) -> int:
-        """How many of them there are."""
+        """The number of metrics and curves."""
         return len(self.results)
 
     def __repr__(self) -> str:
-        """Which result it is; the numbers are in `results`."""
+        """Name the result; its numbers are in `results`."""
         named = {"study": self.parameters["study"]} if self.task == STUDY else {}
         about = {
             "task": self.task,
@@ -86,21 +86,23 @@ class Result(Mapping[str, Any]):
         )
 
     def _where(self, name: str) -> str:
-        """What to say of an entry that is not there; of a study, in which of its tasks it is."""
+        """The error about an entry that is missing; of a study, with the tasks that have it."""
         tasks = self.results.get("tasks", {}) if self.task == STUDY else {}
         if name in tasks:
             return f'{name}: it is a task of the study, see result.task_result("{name}")'
-        found = [task for task, entry in tasks.items() if name in entry["results"]]
-        if found:
-            places = " or ".join(f'result["tasks"]["{task}"]["results"]["{name}"]' for task in found)
-            return f'{name}: the result is that of a study; see {places}, or result.task_result("{found[0]}")'
+        holders = [task for task, entry in tasks.items() if name in entry["results"]]
+        if holders:
+            places = " or ".join(f'result["tasks"]["{task}"]["results"]["{name}"]' for task in holders)
+            return (
+                f'{name}: the result is that of a study; see {places}, or result.task_result("{holders[0]}")'
+            )
         return (
             f"{name}: the result of {self.task} has no such entry, expected one of {', '.join(self.results)}"
         )
 
     @classmethod
     def from_json(cls, text: str) -> Result:
-        """What `to_json` was called on, by this or another process of ours."""
+        """Read the text that `to_json` wrote, in this process or another."""
         content: dict[str, Any] = json.loads(text)
         return cls(**{**content, "warnings": tuple(content["warnings"])})
 
@@ -110,7 +112,7 @@ class Result(Mapping[str, Any]):
 
     def to_json(self) -> str:
         """The document as text. Not-a-number never appears: an undefined metric is null with a reason."""
-        content = {one.name: getattr(self, one.name) for one in fields(self)}
+        content = {field.name: getattr(self, field.name) for field in fields(self)}
         return json.dumps(content, indent=2, allow_nan=False) + "\n"
 
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -154,10 +156,9 @@ def describe_cohort(
 
     `openings` say of each total of a release who opened it, and with which signature (`Journal.openings`).
     """
-    nobody = answered == 0  # nobody was asked, because asking was of no use
     return {
         "clients": answered,
-        "dropped": 0 if nobody else asked - answered,
+        "dropped": asked - answered if answered else 0,  # without any answer no question was sent
         "truncated": truncated,
         **({} if missing is None else {"missing": missing}),
         "rows": None if rows is None else max(0, rows),  # noise can take an estimate below

@@ -13,12 +13,13 @@ from annotated_types import Ge, Gt, Le, Len, Lt
 from pydantic import Field
 from typing_extensions import TypedDict
 
+from fedassay.protocol.vocabulary import Delta
+
 C = TypeVar("C")
 
 Level = Annotated[float, Gt(0), Lt(1)]
 Proportion = Annotated[float, Ge(0), Le(1)]
 NotNegative = Annotated[float, Ge(0)]
-Delta = Annotated[float, Ge(0), Lt(1)]
 Count = Annotated[int, Ge(0)]
 Positive = Annotated[int, Ge(1)]
 NonEmpty = Annotated[str, Len(1)]

@@ -21,21 +21,22 @@ from annotated_types import Interval
 from numpy.typing import NDArray
 
 from fedassay.errors import ParameterError, UnsupportedQuery, UsageError
+from fedassay.protocol.parameters import Checked
 
 Vector = NDArray[np.int64]
-"""What clients measure and what is summed: whole numbers, so that sums and noise are exact."""
+"""Measurements of clients and their sums: whole numbers, so that sums and noise are exact."""
 
 Total = NDArray[np.int64 | np.float64]
-"""What is released: a sum as it is, or, where answers were randomised one by one, an estimate of it."""
+"""A released total: a sum as it is, or, where each answer was randomised by itself, an estimate of it."""
 
 Message = dict[str, Any]
-"""What travels: a mapping of strings to None, bool, int, float, str, bytes, arrays, lists and mappings."""
+"""Content of a message: a mapping of strings to None, bool, int, float, str, bytes, arrays, lists and mappings."""
 
 Batch = Mapping[str, NDArray[Any]]
 """Some rows of one client, as columns of equal length."""
 
 Memory = Mapping[str, Any]
-"""What a client remembers between the rounds of one task. It never leaves the client."""
+"""Memory of a client between the rounds of one task. It never leaves the client."""
 
 S = TypeVar("S")
 S_co = TypeVar("S_co", covariant=True)
@@ -50,19 +51,22 @@ TOTAL_BITS = 59
 LARGEST_EPSILON = 10_000.0
 """A larger epsilon promises nothing: it is a mistake in the number."""
 
+Epsilon = Annotated[float, Interval(gt=0, le=LARGEST_EPSILON)]
+Delta = Annotated[float, Interval(ge=0, lt=1)]
+
 
 # --- what is promised ---------------------------------------------------------------------------------
 
 
 class Unit(StrEnum):
-    """What privacy protects: one example (row), or everything one client holds."""
+    """Unit of privacy: one example (row), or everything that one client holds."""
 
     EXAMPLE = "example"
     CLIENT = "client"
 
 
 class Neighbours(StrEnum):
-    """Which data sets must look alike: with and without one unit, or with one unit replaced."""
+    """Pairs of data sets that must look alike: with and without one unit, or with one unit replaced."""
 
     ADD_REMOVE = "add-remove"
     REPLACE_ONE = "replace-one"
@@ -96,11 +100,11 @@ class Part(StrEnum):
 
 
 ATOMS = (Part.FIRST_FIT, Part.SECOND_FIT, Part.HELD_OUT)
-"""What releases on different rows are counted by: those on one atom add up, those on different ones do not."""
+"""Parts by which releases are counted: those on one atom add up, those on different atoms do not."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Protection:
+class Protection(Checked):
     """The unit that is protected and the bound on it that `client.py` enforces.
 
     Sensitivities are derived from this object, and the same object tells the client how many rows it
@@ -122,14 +126,7 @@ class Protection:
     """Bound on the rows of one client (required for unit client); excess rows are left out."""
 
     def __post_init__(self) -> None:
-        for name, kind in (("unit", Unit), ("neighbours", Neighbours)):
-            if getattr(self, name) not in list(kind):
-                raise ParameterError(name, f"got {getattr(self, name)!r}, expected {' or '.join(kind)}.")
-            object.__setattr__(self, name, kind(getattr(self, name)))
-        if self.rows_per_client is not None and not 1 <= self.rows_per_client <= LARGEST_ROWS_PER_CLIENT:
-            raise ParameterError(
-                "rows_per_client", f"got {self.rows_per_client}, expected a whole number from 1."
-            )
+        super().__post_init__()
         if self.unit is Unit.CLIENT and self.rows_per_client is None:
             raise ParameterError(
                 "unit",
@@ -147,9 +144,9 @@ class Protection:
 
     @property
     def moves_both_ways(self) -> bool:
-        """Whether one unit's change can take some rows away and put others in their place.
+        """True if one unit's change can take some rows away and put others in their place.
 
-        True for replace-one, and for the unit example with a bound on the rows of a client: in a client that
+        So it is for replace-one, and for the unit example with a bound on the rows of a client: in a client that
         has reached the bound, adding a row can push another one out.
         """
         bounded = self.unit is Unit.EXAMPLE and self.rows_per_client is not None
@@ -157,32 +154,20 @@ class Protection:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Budget:
+class Budget(Checked):
     """A privacy budget (epsilon, delta); delta = 0 is pure differential privacy."""
 
-    epsilon: Annotated[float, Interval(gt=0, le=LARGEST_EPSILON)]
+    epsilon: Epsilon
     """Privacy budget; required by trust models that add noise."""
-    delta: Annotated[float, Interval(ge=0, lt=1)] = 0.0
+    delta: Delta = 0.0
     """Failure probability of the privacy guarantee; 0 is pure."""
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "epsilon", float(self.epsilon))
-        object.__setattr__(self, "delta", float(self.delta))
-        if not 0 < self.epsilon <= LARGEST_EPSILON:
-            raise ParameterError(
-                "epsilon",
-                f"got {self.epsilon:.3g}, expected a number above 0, at most {LARGEST_EPSILON:,.0f} (a larger one "
-                "promises nothing).",
-            )
-        if not 0 <= self.delta < 1:
-            raise ParameterError("delta", f"got {self.delta:.3g}, expected a number in [0, 1).")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Sensitivity:
-    """How far one protected unit can move a measured total, in the L1 and L2 norms.
+    """Largest move of a measured total by one protected unit, in the L1 and L2 norms.
 
-    Where noise is spread (`Summary.spread`), how far it moves the draws: the norms of whole numbers w with
+    Where noise is spread (`Summary.spread`), the move of the draws: the norms of whole numbers w with
     spread(w) equal to the move, both of the same w.
     """
 
@@ -209,7 +194,7 @@ class Sensitivity:
 
 
 UNBOUNDED = Sensitivity(l1=2.0**70, l2=2.0**70)
-"""Of what one unit can move as far as numbers go: more than any noise covers, so that it is never asked under noise."""
+"""Sensitivity without a bound: more than any noise covers, so that such a summary is never asked under noise."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -244,7 +229,7 @@ class Noise:
 
     @classmethod
     def from_message(cls, message: Message) -> Noise:
-        """What `to_message` was made from."""
+        """Read what `to_message` has written."""
         return cls(**{**message, "reporting": tuple(message["reporting"])})
 
 
@@ -259,7 +244,6 @@ class Rows(Protocol):
 
     def batches(self) -> Iterator[Batch]:
         """The rows in batches of columns."""
-        ...
 
 
 class Summary(ABC, Generic[S]):
@@ -277,7 +261,7 @@ class Summary(ABC, Generic[S]):
     """The roles of the columns that it reads, such as ``("score", "label")``."""
 
     additive: ClassVar[bool] = True
-    """Whether measuring the union of two clients' rows equals the sum of their measurements."""
+    """True if measuring the union of two clients' rows equals the sum of their measurements."""
 
     @property
     @abstractmethod
@@ -314,15 +298,15 @@ class Summary(ABC, Generic[S]):
 
     @property
     def draws(self) -> int:
-        """How many independent draws of noise a noisy total has: one for each entry, unless they are spread."""
+        """The number of independent draws of noise in a noisy total: one for each entry, unless they are spread."""
         return self.length
 
     def spread(self, draws: Vector) -> Vector:
-        """What these draws add to a total: linear, in whole numbers. The draws themselves, by default."""
+        """Return what these draws add to a total: linear, in whole numbers. The draws themselves, by default."""
         return draws
 
     cumulative: ClassVar[bool] = False
-    """Whether entry i counts the rows in the leaves up to i, so that it can be computed alone (see `Points`)."""
+    """True if entry i counts the rows in the leaves up to i, so that it can be computed alone (see `Points`)."""
 
     def draws_of(self, place: int) -> tuple[int, ...]:
         """The draws whose sum `spread` adds to the entry at this place; only where it is a sum of single draws."""
@@ -339,13 +323,13 @@ class Summary(ABC, Generic[S]):
 
     @abstractmethod
     def sensitivity(self, protection: Protection) -> Sensitivity:
-        """How far one unit can move the total, from the bounds that `measure` and `client.py` enforce."""
+        """Largest move of the total by one unit, from the bounds that `measure` and `client.py` enforce."""
 
     def loss_range(self, protection: Protection) -> float:
-        """Of losses (see `Select`): the length of an interval in which all changes lie that one unit makes to them.
+        """Length of an interval that holds all changes of the losses (see `Select`) that one unit can make.
 
-        What matters for a choice is how losses move relative to each other: a change of all by the same amount
-        changes nothing. At most twice the largest change, and less where losses move together.
+        Only differences between losses decide a choice: a change of all by the same amount changes nothing.
+        At most twice the largest change, and less where losses move together.
         """
         raise UnsupportedQuery(
             f"Select of {self.name}: it measures no losses, so that there is nothing to choose among."
@@ -368,7 +352,7 @@ class All:
 class Sample:
     """Each client takes part with this probability, independently (Poisson sampling).
 
-    Either the server asks only those whom it has drawn, and nothing is claimed for that, or everybody is asked and
+    Either the server asks only those whom it has drawn, and nothing is claimed for that, or all are asked and
     each client draws for itself (`TrustModel.clients_sample`).
     """
 
@@ -381,9 +365,9 @@ class Sample:
 
 @dataclass(frozen=True, kw_only=True)
 class Draw:
-    """So many clients, drawn by the server without replacement, anew for every query.
+    """A number of clients, drawn by the server without replacement, anew for every query.
 
-    Who is asked is known to it, and nothing is claimed for it: only trust models without noise take it.
+    The server knows whom it has drawn, and nothing is claimed for that: only trust models without noise take it.
     """
 
     clients: int
@@ -398,7 +382,7 @@ Cohort = All | Sample | Draw
 
 @dataclass(frozen=True, kw_only=True)
 class Query(Generic[S]):
-    """What a task asks: `of` names the summary, `share` the part of the task's budget it may spend."""
+    """Question of a task: `of` names the summary, `share` the part of the task's budget it may spend."""
 
     of: Summary[S]
     share: float = 1.0
@@ -455,10 +439,10 @@ class Released(Generic[S]):
     noise: Noise
     clients: int
     opening: Message | None = None
-    """Who opened it and how many answers were spare, as plain values; None where nothing has to be opened."""
+    """Members that opened it and spare answers, as plain values; None where nothing has to be opened."""
 
     def with_value(self, value: Any) -> Released[Any]:
-        """The same release, read as something else."""
+        """Return the same release, read as something else."""
         return replace(self, value=value)
 
 
@@ -467,7 +451,7 @@ class Released(Generic[S]):
 
 @dataclass(frozen=True, kw_only=True)
 class Setting:
-    """What a task may know: everything public about the run.
+    """Everything public about the run, which a task may know.
 
     `noise(query)` predicts the noise that a query would get, so that a task can choose its own
     resolution by exact variance without knowing which trust model answers.
@@ -498,12 +482,12 @@ class Setting:
         return replace(self, share=1.0, fits_on=Part.FIT)
 
     def asked(self, query: Query[Any]) -> Query[Any]:
-        """What is asked when this task asks: for its share of the budget, about its rows."""
+        """Return the query that clients get: for the task's share of the budget, about its rows."""
         part = self.fits_on if query.part is Part.FIT else query.part
         return replace(query, share=query.share * self.share, part=part)
 
     def plan(self, query: Query[Any]) -> Plan:
-        """How this task's query would be answered, or `UnsupportedQuery`."""
+        """Plan the answer to this task's query, or raise `UnsupportedQuery`."""
         return self.trust.plan(self.asked(query), self.whole)
 
     def noise(self, query: Query[Any]) -> Noise:
@@ -524,7 +508,6 @@ class Task(Protocol[R_co]):
 
     def steps(self, setting: Setting) -> Generator[Step, Any, R_co]:
         """Yield queries, receive `Released` (or a tuple of them), return the result."""
-        ...
 
 
 class Randomness(Protocol):
@@ -532,21 +515,18 @@ class Randomness(Protocol):
 
     @property
     def simulated(self) -> bool:
-        """Whether the bits could be known to somebody else. A release refuses such a source."""
-        ...
+        """True if others could know the bits. A release refuses such a source."""
 
     def bytes(self, count: int) -> bytes:
         """Uniform bytes."""
-        ...
 
     def words(self, count: int) -> NDArray[np.uint64]:
         """Uniform 64-bit words."""
-        ...
 
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """How one query will be answered, fixed before any row is read. A trust model may extend it."""
+    """Terms of the answer to one query, fixed before any row is read. A trust model may extend it."""
 
     query: Query[Any]
     setting: Setting
@@ -557,19 +537,19 @@ class Plan:
 
     @property
     def measured(self) -> Summary[Any]:
-        """What clients measure: the summary that is asked for, or what it can be computed from."""
+        """The summary that clients measure: the one of the query, or one that it can be computed from."""
         return self.setting.trust.measured(self.query.of)
 
 
 COORDINATOR = "coordinator"
-"""The name under which rosters list whoever asks. No client may have it."""
+"""The name under which rosters list the coordinator. No client may have it."""
 
 SECOND_SERVER = "helper"
 """The name under which rosters list the second server, of trust models that have two. No client may have it."""
 
 
 class Party(StrEnum):
-    """Whom a round of messages is for."""
+    """Recipients of a round of messages."""
 
     CLIENTS = "clients"
     HELPER = "helper"
@@ -626,32 +606,26 @@ class PartyKeys(Protocol):
     @property
     def sites(self) -> Mapping[str, bytes]:
         """The sites of the roster and their public keys: neither coordinator nor second server."""
-        ...
 
     @property
     def pinned(self) -> int:
-        """How many sites this party has pinned, those of other studies included."""
-        ...
+        """The number of sites that this party has pinned, those of other studies included."""
 
     def knows(self, name: str) -> bool:
-        """Whether the party of this name is in the roster."""
-        ...
+        """True if the party of this name is in the roster."""
 
     def sign(self, purpose: str, data: bytes) -> bytes:
         """Sign as oneself."""
-        ...
 
     def verifies(self, name: str, purpose: str, data: bytes, signature: object) -> bool:
-        """Whether the party of this name signed this; false for anyone who is not in the roster."""
-        ...
+        """True if the party of this name signed this; false for parties outside the roster."""
 
 
 class Membership(Protocol):
-    """What a client brings as a member of the committee that opens sums: its prekeys and what it has answered."""
+    """State of a client as a member of the committee that opens sums: its prekeys and its answers so far."""
 
     def require_fresh(self, prekeys: Sequence[tuple[str, Any]], *, until: int) -> None:
         """Refuse other members' prekeys that are out of date; raise `ProtocolError`."""
-        ...
 
     def answer(
         self,
@@ -663,7 +637,6 @@ class Membership(Protocol):
         compute: Callable[[Any], bytes],
     ) -> bytes:
         """The one answer of a session, made from the private half of a prekey, or the one that was given already."""
-        ...
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -681,7 +654,7 @@ class Opened:
 
 @dataclass(frozen=True, kw_only=True)
 class Request:
-    """What reaches a client's (or helper's) half of a trust model.
+    """Message to a client's (or helper's) half of a trust model.
 
     `cohort` is the number of clients that the server says it asks: a site's policy judges it, and the client
     half holds the server to it. `credentials` is None in a simulation; a site that has pinned the keys of the
@@ -705,15 +678,15 @@ class TrustModel(ABC):
 
     Subclasses are frozen dataclasses whose fields are public parameters. Client half (`respond`), server
     half (`exchange`) and helper half (`assist`) live in one file. All halves are transport-free: state
-    that must survive between messages is a `Message`, kept by whoever drives the half.
+    that must survive between messages is a `Message`, kept by the runtime.
     """
 
     name: ClassVar[str]
     private: ClassVar[bool]
-    """Whether what it releases is differentially private, that is, whether it needs a budget."""
+    """True if its releases are differentially private, so that it needs a budget."""
 
     helpers_needed: ClassVar[int] = 0
-    """How many servers besides the one that drives it must take part."""
+    """The number of servers that must take part besides the one that drives it."""
 
     first_client_leg: ClassVar[int] = 0
     """The leg at which rows are measured, and charged for; later ones of an exchange that is not known are refused."""
@@ -722,21 +695,21 @@ class TrustModel(ABC):
     """The leg at which members answer, whether or not they know the exchange; it touches no rows."""
 
     shows_measurements: ClassVar[bool] = True
-    """Whether the server sees each client's measurement: it does, unless that is masked, shared or noisy on leaving."""
+    """True if the server sees each client's measurement: unless it is masked, shared or noisy when it leaves."""
 
     clients_add_noise: ClassVar[bool] = False
-    """Whether the noise of a release is made of shares that clients add."""
+    """True if the noise of a release is made of shares that clients add."""
 
     clients_sample: ClassVar[bool] = False
-    """Whether of a sampled cohort everybody is asked: each client decides by a secret coin whether it takes part, and
+    """True if every client of a sampled cohort is asked: each decides by a secret coin whether it takes part, and
     otherwise answers as a client without rows does."""
 
     def with_one_row_each(self, protection: Protection) -> Protection:
-        """What to protect where each client holds one row: more than was asked, if that costs nothing."""
+        """Return the protection where each client holds one row: more than was asked, if that costs nothing."""
         return protection
 
     def measured(self, summary: Summary[Any]) -> Summary[Any]:
-        """What clients measure when this summary is asked for."""
+        """Return the summary that clients measure when this one is asked for."""
         return summary
 
     @abstractmethod
@@ -768,15 +741,15 @@ class TrustModel(ABC):
         return ()
 
     def with_members(self, names: Sequence[str]) -> TrustModel:
-        """The same for a simulation of so many clients that only some of these open totals; else itself."""
+        """Return the model for a simulation of these clients, where only some open totals if there are many."""
         return self
 
     def attendance(self, clients: int) -> str:
-        """How many of so many clients may miss a pass, and how probable it is that enough do not; empty if any may."""
+        """Say how many clients may miss a pass, and how probably enough take part; empty if any may miss it."""
         return ""
 
     def require_cohort(self, clients: int, *, roster: int, members: int) -> None:  # noqa: B027
-        """Refuse, before anything is recorded, a cohort that is too small: `clients` of `roster`, so many members."""
+        """Refuse, before anything is recorded, a cohort that is too small: `clients` of `roster` sites."""
 
     def assist(self, request: Request, state: Message, randomness: Randomness) -> tuple[Message, Message]:
         """Helper half, for trust models with a second server: the reply and the next state."""
@@ -795,4 +768,4 @@ class TrustModel(ABC):
 
     @abstractmethod
     def statement(self, setting: Setting) -> str:
-        """What is guaranteed, against whom, and under which assumptions, in plain English."""
+        """State what is guaranteed, against whom, and under which assumptions, in plain English."""

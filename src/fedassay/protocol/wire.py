@@ -101,7 +101,7 @@ def _unpack_array(code: int, data: bytes) -> np.ndarray[Any, Any]:
 
 
 class _Limits:
-    """Counts what a message holds while it is parsed, so that a small one cannot become a large one."""
+    """Counts of a message while it is parsed, so that few bytes cannot become a large message."""
 
     def __init__(self) -> None:
         self._containers = self._items = 0

@@ -67,7 +67,7 @@ class Draft:
 
     def _data(self) -> _Lines:
         dealt = self.dealt and self.client is None
-        why = "no column says whose a row is: they are dealt to so many clients"
+        why = "no column names the clients: rows are dealt to this number of them"
         columns = {
             role: name.split(",") if role == "features" else name for role, name in self.columns.items()
         }
@@ -116,7 +116,7 @@ class Draft:
             return []
         guesses = {"auc": "a guess"}
         return [
-            "[expected]  # for plans: what you would expect of data that nobody may look at",
+            "[expected]  # your best guess; used only for planning",
             *(_entry(name, value, guesses.get(name)) for name, value in self.expected.items()),
         ]
 

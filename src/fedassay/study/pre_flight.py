@@ -125,7 +125,7 @@ class _Shortage:
         out = f"Cheapest change: {ways[0]}." if ways else "Nothing of it fits: nothing is left."
         others = f" Others: {'; '.join(ways[1:])}." if len(ways) > 1 else ""
         return BudgetExceeded(
-            f"{where}: the study cannot be afforded, and nobody was asked: with what was spent on "
+            f"{where}: the study cannot be afforded, and no site was asked: with what was spent on "
             f"{self.study.ledger.dataset} before ({spent:.3g}) it would come to {amount} of {cap.epsilon:.3g} at delta "
             f"{cap.delta:.3g}. {out}{others}"
         )
@@ -179,7 +179,7 @@ class _Shortage:
             ]
         alone = needed([], foreseen(self.agenda, self.setting), self.cap)
         if self.cap.delta == 0 and not math.isfinite(alone):
-            return [f"delta = {budget.delta if budget else 0:g} in [ledger], beside its epsilon"]
+            return [f"delta = {budget.delta if budget else 0:g} in [ledger], with its epsilon"]
         return []
 
 

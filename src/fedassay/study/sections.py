@@ -14,11 +14,12 @@ from fedassay.data.sources import Missing, source_named
 from fedassay.data.sql import Database
 from fedassay.errors import ParameterError, UsageError
 from fedassay.protocol.parameters import INTERNAL, Checked, Fraction, Interval, Parameter, meant, parameters
-from fedassay.protocol.vocabulary import Budget, Neighbours, Protection, TrustModel, Unit
+from fedassay.protocol.vocabulary import Budget, Delta, Epsilon, Protection, TrustModel
 from fedassay.runtimes.card import DEFAULT, RUNTIME_CARDS, ReleaseParameters, RuntimeParameters
 from fedassay.study.entries import Section
 from fedassay.tasks.shared_parameters import HOLDOUT
 from fedassay.trust import TRUST_MODELS
+from fedassay.trust.card import DEFAULT_TRUST
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,39}")
 LONGEST_TITLE = 200
@@ -59,7 +60,7 @@ class DataSection(Checked):
     """Column that names the client. Default: every file of a folder is a client, else every row."""
     partition: str | None = None
     """How rows are dealt to simulated clients, in the place of a column: iid, dirichlet:BETA or by:COLUMN."""
-    clients: int | None = None
+    clients: Annotated[int, Interval(ge=1)] | None = None
     """Number of clients of a partition."""
     missing: Missing = "refuse"
     """Rows in which a value is missing are an error (refuse), or are left out and counted in the result (report)."""
@@ -100,26 +101,20 @@ class DataSection(Checked):
 
 
 @dataclass(frozen=True, kw_only=True)
-class PrivacySection(Checked):
+class PrivacySection(Protection):
     """Who is trusted with what, and the budget of the whole study."""
 
-    privacy: str = "secure-sum"
+    privacy: str = DEFAULT_TRUST
     """Trust model."""
     parameters: Mapping[str, Any] = field(default_factory=dict, metadata=INTERNAL)
     """Parameters of the trust model, from the section [privacy.parameters]."""
-    epsilon: float | None = None
+    epsilon: Epsilon | None = None
     """Budget of all tasks together, for trust models that add noise."""
-    delta: float | None = None
+    delta: Delta | None = None
     """Failure probability of the guarantee; 0 is pure differential privacy."""
-    unit: Unit = Unit.EXAMPLE
-    """What is protected: one example, or everything of one client."""
-    neighbours: Neighbours = Neighbours.ADD_REMOVE
-    """Which data sets must look alike."""
-    rows_per_client: int | None = None
-    """Largest number of rows of a client that are used; needed for the unit client."""
-    training_epsilon: float | None = None
+    training_epsilon: Epsilon | None = None
     """Cost of the training of the model, which the certificate only repeats."""
-    training_delta: float | None = None
+    training_delta: Delta | None = None
     """Delta of the training."""
 
     def __post_init__(self) -> None:
@@ -140,7 +135,7 @@ class PrivacySection(Checked):
             )
         if self.training_epsilon is None and self.training_delta is not None:
             raise ParameterError("training_delta", "got one without `training_epsilon`, expected both.")
-        _ = self.model, self.budget, self.protection, self.training
+        _ = self.model
 
     @property
     def model(self) -> TrustModel:
@@ -150,7 +145,7 @@ class PrivacySection(Checked):
     @property
     def budget(self) -> Budget | None:
         """The budget of the study; None where no noise is added."""
-        return None if self.epsilon is None else Budget(epsilon=self.epsilon, delta=self.delta or 0.0)
+        return _budget(self.epsilon, self.delta)
 
     @property
     def protection(self) -> Protection:
@@ -159,13 +154,8 @@ class PrivacySection(Checked):
 
     @property
     def training(self) -> Budget | None:
-        """What the training of the model has cost, if somebody says so."""
-        if self.training_epsilon is None:
-            return None
-        try:
-            return Budget(epsilon=self.training_epsilon, delta=self.training_delta or 0.0)
-        except UsageError as error:
-            raise UsageError(f"training {error}") from error
+        """The stated cost of training the model; None where it is not stated."""
+        return _budget(self.training_epsilon, self.training_delta)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -176,9 +166,9 @@ class LedgerSection(Checked):
     """File, relative to the study, or PostgreSQL URL. Default for file drop: ledger.sqlite in the private state."""
     dataset: str = "federation"
     """Name under which what is spent on these rows is added up."""
-    epsilon: float | None = None
+    epsilon: Epsilon | None = None
     """Largest epsilon of all studies together; without it, what is spent is recorded only."""
-    delta: float | None = None
+    delta: Delta | None = None
     """Delta at which it is added up."""
 
     def __post_init__(self) -> None:
@@ -191,12 +181,15 @@ class LedgerSection(Checked):
             )
         if self.delta is not None and self.epsilon is None:
             raise UsageError("delta: got one without epsilon, expected both, or neither.")
-        _ = self.cap
 
     @property
     def cap(self) -> Budget | None:
         """What all studies may spend together; None if that is not limited."""
-        return None if self.epsilon is None else Budget(epsilon=self.epsilon, delta=self.delta or 0.0)
+        return _budget(self.epsilon, self.delta)
+
+
+def _budget(epsilon: float | None, delta: float | None) -> Budget | None:
+    return None if epsilon is None else Budget(epsilon=epsilon, delta=delta or 0.0)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -251,7 +244,7 @@ def read_runtime(section: Section) -> RuntimeParameters:
     card = RUNTIME_CARDS[name]
     if not card.simulated and "seed" in section:
         raise section.problem(
-            "seed", f"seed: {name} is a release, whose noise nobody may know; leave the seed out."
+            "seed", f"seed: {name} is a release, whose noise must stay secret; leave the seed out."
         )
     return section.made(card.parameters, besides=("name",))
 

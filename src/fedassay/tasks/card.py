@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -37,6 +37,7 @@ class KindCard:
     results : declaration of its results, a ``TypedDict``, from which their JSON Schema is made.
     asked_as : name under which users ask for it, where that is another: the columns then decide between the kinds.
     reads : what tells it from other kinds of the same `asked_as`, in help.
+    privacy : trust model where users name none; the usual one where nothing is said.
     command : what its command has besides its parameters; the columns where nothing is said. Of kinds with the same
         `asked_as`, the one of that name has it.
     columns : roles of the columns that it always reads; they tell it from other kinds of the same `asked_as`.
@@ -65,6 +66,7 @@ class KindCard:
     results: Named[Any] | None = None
     asked_as: str = ""
     reads: str = ""
+    privacy: str = ""
     command: CommandCard | None = None
     columns: tuple[str, ...] = ()
     rules: Named[type[StudyRules]] = NO_RULES
@@ -164,3 +166,23 @@ def rows_of(kind: str, results: Mapping[str, Any]) -> float | None:
         known = (rows_of(entry["task"], entry["results"]) for entry in tasks)
         return next((rows for rows in known if rows is not None), None)
     return KINDS[kind].study_rules.rows(results)
+
+
+def with_site_names(results: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:
+    """Results whose sites, those of held-out rows too, have the names of the clients, in their order.
+
+    A task does not know its clients. Where the numbers of sites and names differ, as some clients did not answer, sites
+    keep their numbers.
+
+    Examples
+    --------
+    >>> with_site_names({"sites": [{"site": "site 1", "rows": 9.0}]}, ["north"])
+    {'sites': [{'site': 'north', 'rows': 9.0}]}
+    """
+    named = dict(results)
+    sites = results.get("sites")
+    if sites is not None and len(sites) == len(names):
+        named["sites"] = [{**site, "site": name} for site, name in zip(sites, names, strict=True)]
+    if isinstance(results.get("held_out"), Mapping):
+        named["held_out"] = with_site_names(results["held_out"], names)
+    return named

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
@@ -19,6 +20,9 @@ from fedassay.protocol.vocabulary import (
     TrustModel,
     Unit,
 )
+
+DEFAULT_TRUST = "secure-sum"
+"""The trust model where none is named."""
 
 # --- parameters of trust models -----------------------------------------------------------------------------
 
@@ -150,7 +154,8 @@ class TrustCard:
     rounds : how often a client has to answer for one release.
     learnt : the same in one clause, for a comparison of runs.
     trusted : who is trusted with what, for the certificate.
-    message_alone : whether the attacker of an audit sees the messages of single clients, and not a total.
+    overheard : reads the messages of single clients, which the attacker of an audit then sees (`audit.world`); None
+        where the attacker sees what is released.
     """
 
     name: str
@@ -163,7 +168,7 @@ class TrustCard:
     rounds: int
     learnt: str
     trusted: str
-    message_alone: bool = False
+    overheard: Named[Callable[..., Any]] | None = None
 
 
 TRUST_CARDS: Catalogue[TrustCard] = Catalogue(

@@ -59,11 +59,11 @@ LOCAL_DP = TrustCard(
     parameters=Named("fedassay.trust.card:LocalParameters"),
     server_learns="noisy messages (ε, δ)",
     readers_learn="the same",
-    rests_on="nobody else; the client's own machine",
+    rests_on="the client's own machine alone",
     rounds=1,
     learnt="server and readers learn noisy messages only",
     trusted="Each client trusts its own machine only: every message is private by itself.",
-    message_alone=True,
+    overheard=Named("fedassay.audit.world:local_reports"),
 )
 
 SERVER_DP = TrustCard(

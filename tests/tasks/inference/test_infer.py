@@ -98,7 +98,7 @@ def values(results: dict[str, Any], what: str = "value") -> np.ndarray:
         ({"method": "newton", "rounds": None, "weighting": "clients"}, "weighting: the method newton"),
         ({"method": "newton", "rounds": None, "state": {}}, "state: the method newton"),
         ({"variance": "model"}, "variance: the method round-plug-in has no use for it; leave out `variance`"),
-        ({"state": {}, "step": 0.1}, "step: got one beside a state"),
+        ({"state": {}, "step": 0.1}, "step: got one together with a state"),
     ],
 )
 def test_what_cannot_be_asked_is_refused_when_the_task_is_made(wrong: dict[str, Any], said: str) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import ClassVar
 
 import altair as alt
@@ -21,9 +21,11 @@ from fedassay.documents.blocks import (
 )
 from fedassay.documents.kind import INDEPENDENT_ROWS, ON_ALL_ROWS, KindDocument
 from fedassay.documents.palette import BLUE, ORANGE
-from fedassay_stability.index import in_words
 
 TITLE = "population stability index"
+
+STABLE, CHANGED = 0.1, 0.25
+"""Usual limits of the index: stable below the first, changed above the second."""
 
 
 class StabilityDocument(KindDocument):
@@ -50,7 +52,9 @@ class StabilityDocument(KindDocument):
             "Population stability",
             ("scores", "base period", "current period"),
             (*rows, (TITLE, "", metric_cell(index))),
-            notes=(f"{in_words(index['interval']).capitalize()} (below 0.1 stable, above 0.25 changed).",),
+            notes=(
+                f"{in_words(index['interval']).capitalize()} (below {STABLE} stable, above {CHANGED} changed).",
+            ),
         )
 
     def key_numbers(self, results: Results) -> Iterator[KeyNumber]:
@@ -86,3 +90,18 @@ def shares(results: Results) -> alt.Chart:
             color=alt.Color("period:N", scale=alt.Scale(range=[BLUE, ORANGE]), title=None),
         )
     )
+
+
+def in_words(index: Sequence[float] | None) -> str:
+    """The population that an interval of the index tells of, by the usual limits.
+
+    Examples
+    --------
+    >>> in_words((0.0, 0.05)), in_words((0.3, 0.5)), in_words((0.05, 0.4))
+    ('the population is stable', 'the population has changed', 'it cannot be told whether the population has changed')
+    """
+    if index is not None and index[1] < STABLE:
+        return "the population is stable"
+    if index is not None and index[0] > CHANGED:
+        return "the population has changed"
+    return "it cannot be told whether the population has changed"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import ClassVar
 
@@ -40,4 +40,6 @@ class StabilityForecast(Forecast[Stability]):
             noise=noise,
         )
         index, _ = stability_index(evidence, level=self.task.level)
-        return dict.fromkeys(names, Prediction.of(index))
+        return dict.fromkeys(
+            names, replace(Prediction.of(index), value=0.0)
+        )  # counts as expected have no excess

@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
-
 import numpy as np
-from numpy.typing import NDArray
 
 from fedassay.estimation.evidence import Evidence
 from fedassay.estimation.intervals import Estimate, unbounded
 from fedassay.estimation.metric import Metric, Undefined, undefined
-
-Floats = NDArray[np.float64]
+from fedassay.protocol.arrays import Floats
 
 ENOUGH_ROWS = 5.0
 """Fewest rows of each period in a bin."""
@@ -105,24 +100,3 @@ def _variance(gradient: Floats, curvature: Floats, covariance: Floats) -> float:
 def _block(first: Floats, second: Floats) -> Floats:
     nothing = np.zeros_like(first)
     return np.block([[first, nothing], [nothing, second]])
-
-
-def in_words(index: Sequence[float] | None) -> str:
-    """What an interval of the index says, by the usual limits.
-
-    Examples
-    --------
-    >>> in_words((0.0, 0.05)), in_words((0.3, 0.5)), in_words((0.05, 0.4))
-    ('the population is stable', 'the population has changed', 'it cannot be told whether the population has changed')
-    """
-    if index is not None and index[1] < STABLE:
-        return "the population is stable"
-    if index is not None and index[0] > CHANGED:
-        return "the population has changed"
-    return "it cannot be told whether the population has changed"
-
-
-STABLE, CHANGED = 0.1, 0.25
-"""The usual limits of the index."""
-
-Results = dict[str, Any]

@@ -193,7 +193,7 @@ class SitePolicy(Policy):
             ("neighbours", self.neighbours, request.plan.setting.protection.neighbours),
         ):
             if allowed is not None and got not in allowed:
-                return f"got the {title} {got or 'nobody'}, expected {_one_of(allowed)}"
+                return f"got the {title} {got or 'none'}, expected {_one_of(allowed)}"
         return None
 
     def _summary(self, request: PolicyRequest) -> str | None:

@@ -144,7 +144,7 @@ def open_letter(
 
 _LIKELY = {
     "study": "it belongs to another study and is refused",
-    "recipient": "it is meant for somebody else and is refused",
+    "recipient": "it is meant for another recipient and is refused",
     "number": "it belongs to another pass and is refused",
 }
 
@@ -270,7 +270,7 @@ def _same(path: Path, data: bytes) -> bool:
     there = read(path)
     if there is not None and there != data:
         raise ProtocolError(
-            f"{path}: exists with other content and is not overwritten; if nobody knows why it is there, "
+            f"{path}: exists with other content and is not overwritten; if it is not known why it is there, "
             "remove it and run again."
         )
     return there is not None

@@ -219,7 +219,7 @@ class FileDropStudy:
         Trust models that need prekeys begin with those of the `cards`, of which each site has one; None looks for none.
         """
         if randomness.simulated:
-            raise UsageError("seed: this is a release, whose noise nobody may know; leave the seed out.")
+            raise UsageError("seed: this is a release, whose noise must stay secret; leave the seed out.")
         check_name(proposal.name, what="study")
         reply_pair = KeyPair.draw(randomness)
         announcement = Announcement(

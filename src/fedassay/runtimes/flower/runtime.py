@@ -104,7 +104,7 @@ class Directory:
             claim: Message = wire.decode(frame.body, largest=LARGEST_HELLO)
             name, prekeys = claim.get("name"), claim.get("prekeys")
             if claim.get("node") != str(node) or not isinstance(name, str) or name not in self.expected:
-                raise ProtocolError("hello: it is from nobody who is expected.")
+                raise ProtocolError("hello: its sender is not expected.")
             opened_reply(frame, self.post.credentials, sender=name, request=request)
             if not isinstance(prekeys, list) or not all(isinstance(one, bytes) for one in prekeys):
                 raise ProtocolError("hello: it has no list of prekeys.")

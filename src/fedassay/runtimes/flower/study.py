@@ -15,11 +15,11 @@ from fedassay.protocol.vocabulary import Budget, Neighbours, Protection, TrustMo
 from fedassay.runtimes.released import Proposal
 from fedassay.tasks.card import DEFAULT
 from fedassay.trust import TRUST_MODELS
-from fedassay.trust.secure_sum import SecureSum
+from fedassay.trust.card import DEFAULT_TRUST
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _NOT_KNOWN = 0
-_EVALUATION, _SECURE_SUM, _EACH_ROW = Agenda.of(DEFAULT, {}), SecureSum(), Protection()
+_EVALUATION, _DEFAULT_MODEL, _EACH_ROW = Agenda.of(DEFAULT, {}), TRUST_MODELS[DEFAULT_TRUST](), Protection()
 
 Config = dict[str, str | int | float]
 
@@ -42,7 +42,7 @@ class FlowerStudy(Proposal):
     """
 
     agenda: Agenda = _EVALUATION
-    trust: TrustModel = _SECURE_SUM
+    trust: TrustModel = _DEFAULT_MODEL
     budget: Budget | None = None
     protection: Protection = _EACH_ROW
     timeout: float = 120.0

@@ -53,7 +53,7 @@ class CalibrationDocument(KindDocument):
         """A metric before and after calibration, such as ``0.68 → 1.05``; the interval is that of the one after."""
         name = self.shown_metric
         label = f"{self.metrics[name].title} {ON_HELD_OUT_ROWS}"
-        unmeasured = {"value": None, "reason": "nobody measured it"}
+        unmeasured = {"value": None, "reason": "it was not measured"}
         before, after = (results[part].get(name) or unmeasured for part in BEFORE_AFTER)
         if after["value"] is None:
             yield metric_number(f"{label} before calibration", before)

@@ -135,7 +135,7 @@ class ConformalDocument(KindDocument):
             return {f"coverage_class_{name}": entry["coverage"] for name, entry in found.items()}
         return {"coverage_worst_class": (results["held_out"]["worst_class"] or {}).get("coverage")}
 
-    def thresholds(self, results: Results) -> Mapping[str, Any]:
+    def plain_numbers(self, results: Results) -> Mapping[str, Any]:
         """The threshold of all rows, or of each class or group."""
         parts = (results.get("groups") or {}).items()
         return {

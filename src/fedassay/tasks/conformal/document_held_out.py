@@ -196,7 +196,7 @@ def comparison(results: Results) -> TableBlock:
         rows.append(cells)
     next_to = ("size next to pooled",) if pooled else ()
     return table(
-        "Beside other methods, on held-out rows",
+        "Compared with other methods, on held-out rows",
         ("method", "threshold", "coverage", sets.size_name(results), *next_to),
         rows,
         notes=(f"{plots.baseline(one['method'])}: {one['text']}" for one in others if one.get("text")),

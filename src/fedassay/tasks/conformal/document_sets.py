@@ -90,7 +90,7 @@ def by_chance(results: _Results) -> str:
     value, ends, level = covered["value"], covered.get("interval"), results["level"]
     if value is None or ends is None or value >= level or not ends[0] <= level <= ends[1]:
         return ""
-    return f"within what chance allows of {level:g}"
+    return f"consistent with {level:g}"
 
 
 def some_are_empty(results: _Results) -> str:

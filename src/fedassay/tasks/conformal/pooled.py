@@ -124,7 +124,7 @@ UNSURE = 1e-6
 MOST_CELLS = 1 << 20
 """Points of all parts of the rows together, unless they are asked for."""
 
-BEYOND = "the scores of so many rows are above the range; widen it (--score-range)"
+BEYOND = "too many rows have scores above the range; widen it (--score-range)"
 TOO_FEW = "there are too few rows for this level, or too much noise: more rows or a larger epsilon would do"
 
 

@@ -48,11 +48,12 @@ QUANTILES = KindCard(
     order=70,
     purpose="quantiles of the values, by search",
     command=CommandCard(
-        sentence="Search quantiles point by point, on servers that keep what clients sent: --privacy two-server.",
+        sentence="Search quantiles point by point, on servers that keep what clients sent.",
         order=22,
         entry_point=Named("fedassay.api:quantiles"),
         inputs=(_VALUE,),
     ),
+    privacy="two-server",
     task=Named("fedassay.tasks.distribution.search:SearchQuantiles"),
     parameters=Named("fedassay.tasks.distribution.parameters:SearchQuantilesParameters"),
     document=Named("fedassay.tasks.distribution.document:QuantilesDocument"),

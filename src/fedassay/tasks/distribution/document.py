@@ -61,6 +61,10 @@ class DistributionDocument(KindDocument):
         """Independent rows, and nothing else."""
         yield "Rows are independent draws from one population; nothing else is assumed of the values."
 
+    def listed_metrics(self, results: Results) -> Iterator[tuple[str, float | None, Any]]:
+        """The quantiles."""
+        yield from (("quantile", entry["quantile"], entry) for entry in results["quantiles"])
+
 
 class QuantilesDocument(DistributionDocument):
     """Quantiles that were found by search."""
@@ -288,6 +292,10 @@ class HosmerLemeshowDocument(KindDocument):
             return
         detail = goodness.THIN if goodness.is_thin(test) else ""
         yield KeyNumber(label=label, text=figures.p_equals(test["p_value"]), detail=detail)
+
+    def plain_numbers(self, results: Results) -> Mapping[str, Any]:
+        """The p-value."""
+        return goodness.p_value(results)
 
     def assumptions(self, results: Results) -> Iterator[str]:
         """Independent rows and a frozen model."""

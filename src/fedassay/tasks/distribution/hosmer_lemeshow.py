@@ -222,7 +222,7 @@ class HosmerLemeshow(HosmerLemeshowParameters):
         there_are = "There is 1 group" if number == 1 else f"There are {number} groups"
         return [
             f"{there_are} instead of {self.groups}: quantiles of the scores coincide, or groups "
-            "had too few rows beside the noise."
+            "had too few rows for the noise."
         ]
 
     def _corrected(self, setting: Setting) -> _Asked:

@@ -93,7 +93,8 @@ def check_range(given: Mapping[str, Any]) -> None:
         for name in ("lower", "upper", "points"):
             if given.get(name) is not None:
                 raise ParameterError(
-                    name, f"got it beside the points of `grid`, expected one of them; leave `{name}` out."
+                    name,
+                    f"got it together with the points of `grid`, expected one of them; leave `{name}` out.",
                 )
         return
     for name in ("lower", "upper"):

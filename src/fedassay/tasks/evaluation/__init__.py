@@ -7,17 +7,15 @@ from typing import TYPE_CHECKING
 from fedassay.protocol.cards import names_of
 
 if TYPE_CHECKING:
-    from fedassay.tasks.evaluation.comparisons import with_site_names
     from fedassay.tasks.evaluation.evaluate import Evaluate
     from fedassay.tasks.evaluation.stored import metrics_at
 
-__all__ = ["Evaluate", "metrics_at", "with_site_names"]
+__all__ = ["Evaluate", "metrics_at"]
 
 __getattr__ = names_of(
     __name__,
     {
         "Evaluate": "evaluate",
-        "with_site_names": "comparisons",
         "metrics_at": "stored",
     },
 )

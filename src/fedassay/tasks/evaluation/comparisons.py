@@ -13,7 +13,7 @@ Reference: DeLong, DeLong and Clarke-Pearson (1988), Biometrics 44, 837-845.
 from __future__ import annotations
 
 import math
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Generator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -268,23 +268,6 @@ def by_site(task: Evaluate, setting: Setting, *, share: float) -> Flow:
         ],
         "heterogeneity": {metric: _of_known(metric, evidences, level=task.level) for metric in compared()},
     }
-
-
-def with_site_names(results: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:
-    """The same results, their sites called by these names, which are those of all clients in their order.
-
-    A task does not know its clients; whoever runs it does. If somebody was lost on the way, nobody can be told
-    apart, and sites keep their numbers.
-
-    Examples
-    --------
-    >>> with_site_names({"sites": [{"site": "site 1", "rows": 9.0}]}, ["north"])
-    {'sites': [{'site': 'north', 'rows': 9.0}]}
-    """
-    sites = results.get("sites")
-    if sites is None or len(sites) != len(names):
-        return dict(results)
-    return {**results, "sites": [{**site, "site": name} for site, name in zip(sites, names, strict=True)]}
 
 
 def _answers(query: Query[Any], setting: Setting) -> bool:

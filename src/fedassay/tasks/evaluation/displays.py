@@ -188,7 +188,7 @@ class ForestDisplay(Display):
         """As `Display.from_result`; where sites cannot be seen, the reason is told."""
         section = section_of(result, task=task, wanted=cls.wanted)
         if not comparisons.is_compared(section.results):
-            unasked = "nobody asked for sites or groups; give per_site or by"
+            unasked = "neither sites nor groups were asked for; give per_site or by"
             why = section.results.get("sites_reason") or unasked
             raise UsageError(f"forest plot: the evaluation has none, because {why}.")
         return cls(results=section.results, task=section.name)

@@ -101,6 +101,18 @@ class EvaluationDocument(KindDocument):
                 f"{figures.with_interval(slope)}."
             )
 
+    def listed_metrics(self, results: Results) -> Iterator[tuple[str, float | None, Any]]:
+        """Metrics at each threshold; those of one that is given twice come once."""
+        rows: dict[float, Results] = {}
+        for row in results.get("thresholds") or ():
+            rows.setdefault(row["threshold"], row)
+        for threshold, row in rows.items():
+            yield from ((name, threshold, metric) for name, metric in row.items())
+
+    def plain_numbers(self, results: Results) -> Mapping[str, Any]:
+        """The p-value of the Hosmer-Lemeshow test."""
+        return goodness.p_value(results)
+
     def missing_sections(self, document: Document, name: str) -> Iterator[tuple[str, str]]:
         """Sites, where these are all that is missing: where no row is known, no reader looks for them."""
         if document["results"].get("sites") is None and is_known(document["results"]):

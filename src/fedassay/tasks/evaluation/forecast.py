@@ -216,7 +216,7 @@ class EvaluationForecast(Forecast[Evaluate]):
         crowded = [name for name, one in metrics.items() if _binning_dominates(one, self.task.level)]
         if crowded:
             found.append(
-                f"Binning dominates the error of {', '.join(crowded)}: 2^{height} bins are too few for so many rows."
+                f"Binning dominates the error of {', '.join(crowded)}: 2^{height} bins are too few for these rows."
             )
         if other != height:
             gain = "possible" if used.score == math.inf else f"{used.score / better.score:.2g} times shorter"
@@ -275,7 +275,7 @@ def published_table(lines: Sequence[Mapping[str, Any]]) -> DetailTable:
     """Published rates beside predicted errors."""
     headings = ("quantity", "model", "rate", "ours", "of", "buckets to balance")
     return DetailTable(
-        title="Beside the published rates (orders of magnitude, without constants)",
+        title="Against the published rates (orders of magnitude, without constants)",
         columns=dict(zip(lines[0], headings, strict=True)),
         rows=lines,
         digits={"balancing_buckets": ",.0f"},

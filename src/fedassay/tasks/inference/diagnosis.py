@@ -139,7 +139,7 @@ def _dependence(group: Sequence[str]) -> str:
     if len(others) <= 1:
         return f"{_and(others or group)}, which is constant: leave it out"
     if INTERCEPT in group:
-        return f"{_and(others)}, which add up to a constant (linearly, beside the intercept): leave one out"
+        return f"{_and(others)}, which add up to a constant (linearly, with the intercept): leave one out"
     if len(others) == 2:
         return f"{_and(others)}, which are multiples of each other (or depend on each other linearly): leave one out"
     return f"{_and(others)}, which depend on each other linearly: leave one out"

@@ -48,6 +48,10 @@ class RegressionDocument(KindDocument):
             detail = f"by their {100 * entries[0]['level']:g}% intervals"
             yield KeyNumber(label=label, text=f"{away} of {len(entries)}", detail=detail)
 
+    def listed_metrics(self, results: Results) -> Iterator[tuple[str, float | None, Any]]:
+        """The coefficients."""
+        yield from ((f"coefficient_{entry['name']}", None, entry) for entry in results["coefficients"])
+
     def assumptions(self, results: Results) -> Iterator[str]:
         """What standard errors rest on, and that coefficients are no causal effects."""
         variance = results["fit"].get("variance")

@@ -69,7 +69,7 @@ class Infer(InferParameters):
     def _check_names(self) -> None:
         features, most = self.features, MOST_FEATURES
         nothing = not features and not self.intercept
-        number = f"got {len(features)}, expected 1 to {most} (or none beside an intercept)."
+        number = f"got {len(features)}, expected 1 to {most} (or none with an intercept)."
         target = "got a feature named 'target', which stands for the target; rename it."
         for wrong, name, problem in (
             (not all(features), "features", "got an empty name, expected names of columns."),
@@ -93,7 +93,9 @@ class Infer(InferParameters):
 
     def _check_together(self) -> None:
         if self.state is not None and self.step is not None:
-            raise ParameterError("step", "got one beside a state, whose steps go on; leave out `step`.")
+            raise ParameterError(
+                "step", "got one together with a state, whose steps go on; leave out `step`."
+            )
         streams = ("rounds", "participation", "local_steps", "local", "step", "decay", "weighting", "state")
         defaults = {name: Infer.__dataclass_fields__[name].default for name in (*streams, "variance")}
         given = [name for name, default in defaults.items() if getattr(self, name) != default]

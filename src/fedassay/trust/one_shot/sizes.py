@@ -227,8 +227,8 @@ def _numbers(found: Sizes, *, named: bool, private: bool) -> str:
     noise = f"Every total that opens holds the noise of {found.honest:,} honest sites. " if private else ""
     if found.silent_members:
         absent = (
-            f"The sum still works if {_sites(found.silent_clients)} of {n:,} do not answer the first time and "
-            f"{_sites(found.silent_members)} of the {found.members:,} that open it do not answer the second. "
+            f"The sum still works without {_sites(found.silent_clients)} of {n:,} in the first round and without "
+            f"{_sites(found.silent_members)} of the {found.members:,} that open it in the second. "
         )
     else:
         absent = f"With so few sites, each of the {found.members:,} that open the total must answer. "

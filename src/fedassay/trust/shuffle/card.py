@@ -19,5 +19,5 @@ SHUFFLE = TrustCard(
         "The coordinator and the shuffler are trusted not to work together; together they see messages "
         "that are private with the local epsilon of the statement only."
     ),
-    message_alone=True,
+    overheard=Named("fedassay.audit.world:shuffled_reports"),
 )

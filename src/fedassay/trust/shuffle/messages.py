@@ -177,7 +177,9 @@ def told_envelopes(told: Message, *, lengths: Sequence[int]) -> tuple[list[tuple
         client = found.pop("client")
         of_client = read_envelopes(found, lengths=lengths)
         if not isinstance(client, str) or of_client is None:
-            raise ProtocolError("shuffle: got envelopes of nobody, or of other lengths than they have.")
+            raise ProtocolError(
+                "shuffle: got envelopes of unknown clients, or of other lengths than they have."
+            )
         read.append((client, of_client))
     return read, last
 

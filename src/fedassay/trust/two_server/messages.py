@@ -212,7 +212,7 @@ def _check_answered(reply: object, *, server: str) -> None:
     """Who did not pass stays with the server: who asks may be who gave it reason to refuse."""
     if isinstance(reply, dict) and reply.keys() == {"refused"}:
         raise FederationError(
-            f"two-server: {server} ends the exchange, as too many clients do not pass the check; ask whoever runs it: "
+            f"two-server: {server} ends the exchange, as too many clients do not pass the check; ask its operator: "
             "its log names them."
         )
 
@@ -230,7 +230,7 @@ def told_pieces(told: Message, *, plans: int) -> tuple[list[Piece], bool]:
         found = fields(piece, set(Piece._fields))
         client, place, public, sealed = (found[field] for field in Piece._fields)
         if not (isinstance(client, str) and type(place) is int and 0 <= place < plans):
-            raise ProtocolError("two-server: got a deposit of nobody, or for no query.")
+            raise ProtocolError("two-server: got a deposit of no client, or for no query.")
         if not (isinstance(public, bytes) and len(public) == KEY_BYTES and isinstance(sealed, bytes)):
             raise ProtocolError("two-server: got a deposit that is not sealed.")
         read.append(Piece(client, place, public, sealed))

@@ -125,7 +125,7 @@ def reason_of_auto(choice: CalibratorChoice, case: LogitsStudy, error: Temperatu
         why = f"a temperature{shifts} from one release or two, so that the budget is not split over rounds"
         drowned = choice.method == "vector" and not asked
         return why + (
-            "; noise would drown shifts of the classes, so that nobody is asked for them" if drowned else ""
+            "; noise would drown shifts of the classes, so that they are not asked for" if drowned else ""
         )
     if case.fit_rows < FEWEST_ROWS:
         return f"sums are exact; but with fewer than {FEWEST_ROWS:,} rows to fit, the map will be the temperature alone"
