@@ -126,5 +126,5 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    """What is there already, and the public names that are loaded when they are used."""
-    return sorted({*globals(), *__all__})
+    """List the public names, those included that are loaded when they are used."""
+    return sorted(__all__)

@@ -14,6 +14,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from enum import StrEnum
+from numbers import Real
 from typing import Annotated, Any, ClassVar, Generic, Protocol, TypeVar
 
 import numpy as np
@@ -166,12 +167,16 @@ class Budget:
     """Failure probability of the privacy guarantee; 0 is pure."""
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "epsilon", float(self.epsilon))
-        object.__setattr__(self, "delta", float(self.delta))
+        for name in ("epsilon", "delta"):
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, Real):
+                raise ParameterError(name, f"got {value!r}, expected a number.")
+            object.__setattr__(self, name, float(value))
         if not 0 < self.epsilon <= LARGEST_EPSILON:
             raise ParameterError(
                 "epsilon",
-                f"got {self.epsilon:.3g}, expected a number above 0, at most {LARGEST_EPSILON:,.0f} (a larger one "
+                # All digits: with three, 10,001 would be 1e+04, which is allowed.
+                f"got {self.epsilon:,.10g}, expected a number above 0, at most {LARGEST_EPSILON:,.0f} (a larger one "
                 "promises nothing).",
             )
         if not 0 <= self.delta < 1:
