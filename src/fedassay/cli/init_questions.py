@@ -177,8 +177,8 @@ def _wrong(look: Look, role: str, name: str, columns: Mapping[str, str]) -> str 
     column = next((column for column in look.columns if column.name == name), None)
     if column is not None and not column.could_be(role):
         return (
-            f"{name} does not look like the {role}, {ROLES[role].expected}; name another column, or the same again to see "
-            "which rows do not fit."
+            f"{name} does not look like the {role}, {ROLES[role].expected}; name another column, or the same again to "
+            "see which rows do not fit."
         )
     return None
 
