@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import inspect
 import json as json_module
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Annotated, Any
@@ -18,7 +17,7 @@ from rich.console import Console
 from fedassay.cli import options, output
 from fedassay.cli.command import Argument, GivenOptions, Option, OptionsOf, command, takes
 from fedassay.cli.plan_terminal import render
-from fedassay.errors import FederationError, ParameterError, UsageError
+from fedassay.errors import ParameterError, UsageError
 from fedassay.kernel.agenda import Agenda
 from fedassay.planning import Expectation, Forecast, PlannedStudy, StudyPlan, plan_study
 from fedassay.protocol.parameters import parameters as parameters_of
@@ -56,14 +55,13 @@ def study(
     given = {"rows": rows, "clients": clients, "prevalence": prevalence, "auc": auc}
     expected = planned_study(read, {name: value for name, value in given.items() if value is not None})
     agenda = read.agenda(known=read.expected_parameters(expected.expectation.classes))
-    with _planning():
-        plan = plan_study(
-            agenda,
-            expected,
-            shares={item.name: item.share for item in agenda.items} if read.gives_shares else None,
-            targets=targets(target, "TASK.METRIC=WIDTH, such as evaluate.roc_auc=0.01"),
-        )
-        deliver({**plan.to_dict(), "study": read.name}, json=json, quiet=quiet)
+    plan = plan_study(
+        agenda,
+        expected,
+        shares={item.name: item.share for item in agenda.items} if read.gives_shares else None,
+        targets=targets(target, "TASK.METRIC=WIDTH, such as evaluate.roc_auc=0.01"),
+    )
+    deliver({**plan.to_dict(), "study": read.name}, json=json, quiet=quiet)
 
 
 # --- single tasks ---------------------------------------------------------------------------------------------
@@ -91,9 +89,8 @@ def planning(name: str) -> Callable[..., None]:
         output.check_writable(json)
         wanted = targets(target, f"NAME=WIDTH, such as {_example(forecasts[0])}")
         wanted |= {name: width for name, width in given.items() if width is not None}
-        with _planning():
-            made = _plan_one(_kind(cards, expected), expected, parameters, terms, wanted)
-            deliver(made.to_dict(), json=json, quiet=quiet)
+        made = _plan_one(_kind(cards, expected), expected, parameters, terms, wanted)
+        deliver(made.to_dict(), json=json, quiet=quiet)
 
     plan.__doc__ = cards[0].forecast_help
     plan.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
@@ -178,15 +175,6 @@ def _option(name: str, annotation: Any, default: Any = inspect.Parameter.empty) 
 
 
 # --- shared ---------------------------------------------------------------------------------------------------
-
-
-@contextmanager
-def _planning() -> Iterator[None]:
-    """Too few clients are no failure while they are only planned: the number was wrong."""
-    try:
-        yield
-    except FederationError as error:
-        raise UsageError(str(error)) from error
 
 
 def targets(given: Sequence[str] | None, such_as: str) -> dict[str, float]:
