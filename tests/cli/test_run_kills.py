@@ -169,7 +169,7 @@ def test_a_changed_file_is_refused_and_fresh_begins_anew(path: Path, capsys: Any
     path.write_text(STUDY.replace("level = 0.8", "level = 0.9"))
     code, _, error = call(capsys, "run", path, "--out", out, "-q")
     assert code == 2
-    assert "begin anew with --fresh (which asks, and spends, again)" in " ".join(error.split())
+    assert "begin anew with `fedassay run --fresh` (which asks, and spends, again)" in " ".join(error.split())
     assert (out / "result.json").read_bytes() == first
     code, _, error = call(capsys, "run", path, "--out", out, "-q", "--fresh")
     assert code == 3  # it does spend again, and the ledger has room for one

@@ -81,7 +81,7 @@ def folder_of(file: StudyFile, out: Path | None = None) -> Path:
     if isinstance(source, Path) and source.is_dir() and source.resolve() == folder.resolve():
         raise UsageError(
             f"{folder}: holds the study's data, expected another folder for its results; give the study another name "
-            "or its results another folder (--out)."
+            "or its results another folder."
         )
     return folder
 
@@ -91,9 +91,7 @@ def prepare(folder: Path, *, fresh: bool = False) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise UsageError(
-            f"{folder}: cannot be created ({error.strerror}); give another with --out."
-        ) from error
+        raise UsageError(f"{folder}: cannot be created ({error.strerror}); give another folder.") from error
     if fresh:
         lock = Lock(lock_of(folder / JOURNAL))  # not while somebody goes on with it
         (folder / JOURNAL).unlink(missing_ok=True)
