@@ -14,6 +14,7 @@ from fedassay.cli import options, output
 from fedassay.cli.command import Option, phrased, takes
 from fedassay.data.check import CheckReport
 from fedassay.data.check import check as check_data
+from fedassay.data.federation import EACH_ROW_A_SITE
 from fedassay.data.gaps import CompleteRows
 from fedassay.data.schema import CLASS, FEATURES, LOGITS
 from fedassay.errors import UsageError
@@ -74,7 +75,10 @@ def check(
     text = json_module.dumps(report.to_dict(), indent=2, allow_nan=False) + "\n"
     output.write(text, json)
     if not quiet:
-        _render(report, Console(stderr=json == "-"))
+        console = Console(stderr=json == "-")
+        _render(report, console)
+        if client is None and 1 < report.profile.get("clients", 0) == report.profile["rows"]:
+            console.print(EACH_ROW_A_SITE, highlight=False, soft_wrap=True)
     if not report.ok:
         sys.exit(UsageError.exit_code)
 
