@@ -100,6 +100,16 @@ def test_an_epsilon_that_promises_nothing_is_refused() -> None:
     for epsilon in (10_001, 1e308, float("inf"), float("nan"), 0):
         with pytest.raises(UsageError, match="epsilon: got .*, expected a number above 0 and at most 10,000"):
             Budget(epsilon=epsilon)
+    with pytest.raises(UsageError, match="epsilon: got 10,001, expected"):
+        Budget(epsilon=10_001)
+
+
+@pytest.mark.parametrize("value", [None, "1", True, [1.0]])
+def test_a_budget_of_something_else_than_numbers_is_told(value: Any) -> None:
+    with pytest.raises(UsageError, match="epsilon: got .*, expected a number"):
+        Budget(epsilon=value)
+    with pytest.raises(UsageError, match="delta: got .*, expected a number"):
+        Budget(epsilon=1, delta=value)
 
 
 # --- names ------------------------------------------------------------------------------------------------------

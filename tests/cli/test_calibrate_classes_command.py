@@ -171,7 +171,7 @@ def test_bad_usage_is_one_sentence(capsys: Any, data: Path, tmp_path: Path, opti
 def test_too_few_clients_for_a_secure_sum(capsys: Any, tmp_path: Path) -> None:
     path = tmp_path / "two.npz"
     np.savez(path, **{**rows(60), "client": np.arange(60) % 2})
-    said = refused(capsys, path, tmp_path / "c.json", *COLUMNS)
+    said = refused(capsys, path, tmp_path / "c.json", *COLUMNS, code=4)
     assert "got 2 clients, expected at least 3" in said
 
 

@@ -61,3 +61,12 @@ def test_columns_of_prediction_intervals(capsys: Any, tmp_path: Path) -> None:
     code, out, _ = call(capsys, "check", path, *options)
     assert code == 2
     assert "expected a finite number above 0" in out
+
+
+def test_without_a_column_for_the_site_one_line_says_what_counts_as_one(capsys: Any, tmp_path: Path) -> None:
+    rows = pd.DataFrame({"site": ["a", "a", "b"], "p": [0.1, 0.6, 0.7], "y": [0, 1, 1]})
+    rows.to_csv(tmp_path / "a.csv", index=False)
+    options = ("check", tmp_path / "a.csv", "--score", "p", "--label", "y")
+    assert call(capsys, *options)[1].count("every row counts as a site of its own") == 1
+    assert "every row" not in call(capsys, *options, "--client", "site")[1]
+    assert call(capsys, *options, "--quiet") == (0, "", "")

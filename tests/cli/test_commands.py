@@ -145,15 +145,35 @@ def test_bad_data_get_one_sentence_and_exit_code_2(capsys: Any, tmp_path: Path, 
     assert not target.exists()
 
 
+TWO_SITES = """
+name = "two"
+data = {path = "two.csv", client = "site", columns = {score = "p", label = "y"}}
+expected = {rows = 200, clients = 2, prevalence = 0.3, auc = 0.8}
+privacy = {privacy = "secure-sum"}
+tasks.evaluate = {}
+"""
+
+
 def test_too_few_clients_end_with_the_same_exit_code_in_a_plan_and_in_a_run(
     capsys: Any, tmp_path: Path
 ) -> None:
-    """Nobody was asked, and no site has failed: the number was wrong."""
-    path = tmp_path / "two.csv"
+    path, study = tmp_path / "two.csv", tmp_path / "study.toml"
     frame(rows=200, sites=2).to_csv(path, index=False)
+    study.write_text(TWO_SITES)
     expected = ("--rows", 200, "--clients", 2, "--prevalence", 0.3, "--auc", 0.8)
-    for command in (("evaluate", path, *COLUMNS), ("plan", "evaluate", *expected)):
-        err = refused(capsys, *command)
+    noisy = ("--privacy", "distributed-dp", "--epsilon", 1, "--delta", 1e-6)
+    for command in (
+        ("evaluate", path, *COLUMNS),
+        ("evaluate", path, *COLUMNS, *noisy),
+        ("conformal", path, *COLUMNS, "--level", 0.9),
+        ("infer", path, "--client", "site", "--target", "y", "--features", "p", "--model", "logistic"),
+        ("plan", "evaluate", *expected),
+        ("plan", "evaluate", *expected, *noisy),
+        ("plan", "study", study),
+        ("run", study),
+        ("init", path, "--yes", "--out", tmp_path / "other.toml"),
+    ):
+        err = refused(capsys, *command, code=4)
         assert "got 2 clients, expected at least 3" in err
 
 

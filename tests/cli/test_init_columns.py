@@ -193,3 +193,29 @@ def test_a_folder_that_may_not_be_written_to(capsys: Any, tmp_path: Path, monkey
     code, _, error = started(capsys, tmp_path, scores())
     assert code == 2
     assert f"you may not write to the folder {tmp_path}; give another file with --out" in error
+
+
+@pytest.mark.parametrize(
+    ("risk", "words"),
+    [
+        ([50.0] * ROWS, "got 200 bad values in 200 rows, the first in row 0"),
+        ([0.5] * (ROWS - 1) + ["unknown"], "'unknown' (line 201 of the file)"),
+    ],
+)
+def test_a_column_that_is_named_again_is_taken_and_its_rows_are_told(
+    capsys: Any, tmp_path: Path, monkeypatch: Any, risk: list[Any], words: str
+) -> None:
+    pd.DataFrame(scores(risk=risk)).to_csv(tmp_path / "rows.csv", index=False)
+    answers(monkeypatch, "probability", "risk", "risk", "outcome", "-", *["risk"] * 20)
+    code, said, error = call(capsys, "init", tmp_path / "rows.csv", "--out", tmp_path / "s.toml")
+    assert code == 2
+    assert said.replace("\n", " ").count("risk does not look like the score") == 1
+    assert "or the same again to see which rows do not fit" in said.replace("\n", " ")
+    assert "column 'risk' (score)" in error
+    assert words in error.replace("\n", " ")
+    assert not (tmp_path / "s.toml").exists()
+
+
+def test_a_column_without_any_value_is_called_that(capsys: Any, tmp_path: Path) -> None:
+    _, said, _ = started(capsys, tmp_path, scores(empty=[None] * ROWS))
+    assert "no value" in said

@@ -91,7 +91,7 @@ def test_rows_that_are_not_there(capsys: Any, path: Path) -> None:
 def test_a_folder_that_cannot_be_made(capsys: Any, path: Path, wanted: str) -> None:
     text = refused(capsys, "run", path, "--out", path.parent / wanted)
     assert "cannot be created" in text
-    assert "give another with --out" in text
+    assert "give another folder" in text
 
 
 def test_a_folder_that_cannot_be_written(capsys: Any, path: Path, tmp_path: Path) -> None:

@@ -166,7 +166,7 @@ def test_a_changed_file_is_refused_and_fresh_begins_anew(path: Path, capsys: Any
     first = (out / "result.json").read_bytes()
     path.write_text(STUDY.replace("level = 0.8", "level = 0.9"))
     error = refused(capsys, "run", path, "--out", out, "-q")
-    assert "begin anew with --fresh (which asks, and spends, again)" in error
+    assert "begin anew with `fedassay run --fresh` (which asks, and spends, again)" in error
     assert (out / "result.json").read_bytes() == first
     error = refused(capsys, "run", path, "--out", out, "-q", "--fresh", code=3)
     assert "cannot be afforded, and no site was asked" in error

@@ -50,11 +50,11 @@ def test_the_largest_totals_that_are_planned_are_exact():
 
 
 def test_few_clients_are_refused_when_their_number_is_known():
-    """While nothing was asked, no federation has failed: the number was wrong, in a plan and in a run."""
-    with pytest.raises(UsageError, match="got 2 clients, expected at least 3"):
+    """As the federation that it is known to be: in a plan and in a run."""
+    with pytest.raises(TooFewClients, match="got 2 clients, expected at least 3"):
         SecureSum().plan(Sum(of=Anything()), setting(2))
     assert SecureSum().plan(Sum(of=Anything()), setting(0)).noise == NO_NOISE
-    with pytest.raises(UsageError, match="got 9 clients, expected at least 10"):
+    with pytest.raises(TooFewClients, match="got 9 clients, expected at least 10"):
         SecureSum(minimum_cohort=10).plan(Sum(of=Anything()), setting(9))
 
 

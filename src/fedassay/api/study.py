@@ -204,13 +204,13 @@ def _settled(file: StudyFile, journal: Journal) -> bytes:
         journal.append(begun)
     if begun["digest"] != file.digest:
         raise UsageError(
-            f"{file.path}: the folder holds a run of this study as it was before the file changed; give another folder "
-            "with --out, or begin anew with --fresh (which asks, and spends, again)."
+            f"{file.path}: the folder holds a run of this study as it was before the file changed; give another "
+            "folder, or begin anew with `fedassay run --fresh` (which asks, and spends, again)."
         )
     if begun["data"] != data:
         raise UsageError(
             f"{file.path}: the data have changed since this study was run; bring the old ones back, give another "
-            "folder with --out, or begin anew with --fresh (which asks, and spends, again)."
+            "folder, or begin anew with `fedassay run --fresh` (which asks, and spends, again)."
         )
     split: bytes = begun["split"]
     return split

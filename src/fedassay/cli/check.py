@@ -11,6 +11,7 @@ from fedassay.cli import options, output
 from fedassay.cli.command import ColumnsOf, phrased, takes
 from fedassay.data.check import CheckReport
 from fedassay.data.check import check as check_data
+from fedassay.data.federation import EACH_ROW_A_SITE
 from fedassay.data.schema import CLASS, FEATURES, LOGITS
 from fedassay.data.sources import CompleteRows
 from fedassay.errors import UsageError
@@ -52,7 +53,10 @@ def check(
     report = check_data(rows, client=client, columns=columns)
     output.write_json(report.to_dict(), json)
     if not quiet:
-        _render(report, output.console_beside(json))
+        console = output.console_beside(json)
+        _render(report, console)
+        if client is None and 1 < report.profile.get("clients", 0) == report.profile["rows"]:
+            output.say(console, EACH_ROW_A_SITE)
     if not report.ok:
         sys.exit(UsageError.exit_code)
 

@@ -67,13 +67,18 @@ class Asker:
             self.console.print(f"Please give a number {expected}, such as {default:g}.", highlight=False)
 
     def column(self, question: str, default: str | None, wrong: Callable[[str], str | None]) -> str | None:
-        """The name of a column, asked again while something is `wrong` with it."""
+        """The name of a column, asked again while something is `wrong` with it.
+
+        The same answer twice is taken: the check of the rows then says where they are wrong, and ends the questions.
+        """
+        refused = None
         while True:
             found = self.one(question, default)
-            problem = None if found is None or self.silent else wrong(found)
+            problem = None if found is None or found == refused or self.silent else wrong(found)
             if problem is None:
                 return found
             self.console.print(escape(problem), highlight=False, soft_wrap=True)
+            refused = found
 
 
 def roles_given(texts: Iterable[str]) -> dict[str, str]:
@@ -171,7 +176,10 @@ def _wrong(look: Look, role: str, name: str, columns: Mapping[str, str]) -> str 
         return f"{name} is the {other} already; please name another column."
     column = next((column for column in look.columns if column.name == name), None)
     if column is not None and not column.could_be(role):
-        return f"{name} does not look like the {role}, {ROLES[role].expected}; please name another column."
+        return (
+            f"{name} does not look like the {role}, {ROLES[role].expected}; name another column, or the same again to "
+            "see which rows do not fit."
+        )
     return None
 
 

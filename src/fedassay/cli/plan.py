@@ -6,8 +6,7 @@ The command of a kind of task is made from its card and its forecast, when it is
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Annotated, Any
@@ -24,7 +23,7 @@ from fedassay.cli.command import (
     with_default,
 )
 from fedassay.cli.plan_terminal import render
-from fedassay.errors import FederationError, ParameterError, UsageError
+from fedassay.errors import ParameterError, UsageError
 from fedassay.kernel.agenda import Agenda
 from fedassay.planning import Expectation, Forecast, PlannedStudy, StudyPlan, plan_study
 from fedassay.protocol.parameters import parameters as parameters_of
@@ -63,14 +62,13 @@ def study(
     given = {"rows": rows, "clients": clients, "prevalence": prevalence, "auc": auc}
     expected = read.planned({name: value for name, value in given.items() if value is not None})
     agenda = read.agenda(known=read.expected_parameters(expected.expectation.classes))
-    with _planning():
-        plan = plan_study(
-            agenda,
-            expected,
-            shares={item.name: item.share for item in agenda.items} if read.gives_shares else None,
-            targets=targets(target, "TASK.METRIC=WIDTH, such as evaluate.roc_auc=0.01"),
-        )
-        deliver({**plan.to_dict(), "study": read.name}, json=json, quiet=quiet)
+    plan = plan_study(
+        agenda,
+        expected,
+        shares={item.name: item.share for item in agenda.items} if read.gives_shares else None,
+        targets=targets(target, "TASK.METRIC=WIDTH, such as evaluate.roc_auc=0.01"),
+    )
+    deliver({**plan.to_dict(), "study": read.name}, json=json, quiet=quiet)
 
 
 # --- single tasks ---------------------------------------------------------------------------------------------
@@ -98,9 +96,8 @@ def planning(name: str) -> Callable[..., None]:
         output.check_writable(json)
         wanted = targets(target, f"NAME=WIDTH, such as {_example(forecasts[0])}")
         wanted |= {name: width for name, width in given.items() if width is not None}
-        with _planning():
-            made = _plan_one(cards, expected, parameters, terms, wanted)
-            deliver(made.to_dict(), json=json, quiet=quiet)
+        made = _plan_one(cards, expected, parameters, terms, wanted)
+        deliver(made.to_dict(), json=json, quiet=quiet)
 
     plan.__doc__ = cards[0].forecast_help
     widths = {target: Annotated[float | None, Option(help=text)] for target, text in own.items()}
@@ -172,15 +169,6 @@ def _example(forecast: type[Forecast[Any]]) -> str:
 
 
 # --- shared ---------------------------------------------------------------------------------------------------
-
-
-@contextmanager
-def _planning() -> Iterator[None]:
-    """Too few clients are no failure while they are only planned: the number was wrong."""
-    try:
-        yield
-    except FederationError as error:
-        raise UsageError(str(error)) from error
 
 
 def targets(given: Sequence[str] | None, such_as: str) -> dict[str, float]:

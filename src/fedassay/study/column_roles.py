@@ -121,6 +121,8 @@ class Column:
             ("target", "numbers"),
             ("client", "names"),
         )
+        if self.gaps == 1:
+            return "no value"
         kind = next((text for role, text in kinds if role in self.fits), "something else")
         return kind if not self.gaps else f"{kind}, missing in {share(self.gaps)}"
 
@@ -194,9 +196,11 @@ def share(part: float) -> str:
 
     Examples
     --------
-    >>> share(0.00002), share(0.0017), share(0.25)
-    ('less than 0.01 %', '0.17 %', '25 %')
+    >>> share(0.00002), share(0.0017), share(0.25), share(0.9999)
+    ('less than 0.01 %', '0.17 %', '25 %', 'more than 99 %')
     """
+    if part > 0.99:
+        return "more than 99 %"
     return f"{100 * part:.2g} %" if part >= 0.0001 else "less than 0.01 %"
 
 

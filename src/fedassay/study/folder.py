@@ -70,7 +70,7 @@ def folder_of(file: StudyFile, out: Path | None = None) -> Path:
     if isinstance(source, Path) and source.is_dir() and source.resolve() == folder.resolve():
         raise UsageError(
             f"{folder}: holds the study's data, expected another folder for its results; give the study another name "
-            "or its results another folder (--out)."
+            "or its results another folder."
         )
     return folder
 
@@ -80,9 +80,7 @@ def prepare(folder: Path, *, fresh: bool = False) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise UsageError(
-            f"{folder}: cannot be created ({error.strerror}); give another with --out."
-        ) from error
+        raise UsageError(f"{folder}: cannot be created ({error.strerror}); give another folder.") from error
     if fresh:
         lock = Lock(lock_of(folder / JOURNAL))  # not while somebody goes on with it
         (folder / JOURNAL).unlink(missing_ok=True)

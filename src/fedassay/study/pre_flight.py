@@ -267,7 +267,7 @@ def _write(file: StudyFile, result: Result, folder: Path) -> None:
         aside = Path(tempfile.mkdtemp(prefix=".pre-flight-", dir=folder))
     except OSError as error:
         raise UsageError(
-            f"{folder}: cannot be written to ({error.strerror}); choose another (--out)."
+            f"{folder}: cannot be written to ({error.strerror}); give another folder."
         ) from error
     try:
         render(result.to_dict(), Console(quiet=True))

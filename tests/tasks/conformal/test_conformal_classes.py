@@ -19,7 +19,7 @@ from command_line import call
 from fedassay.documents.measured import measured
 from fedassay.documents.model_card import model_card
 from fedassay.documents.page import page
-from fedassay.documents.report import key_numbers
+from fedassay.documents.report import key_numbers, unknown
 from fedassay.documents.terminal import render
 from fedassay.errors import UnsupportedQuery, UsageError
 from fedassay.study.file import StudyFile
@@ -190,6 +190,9 @@ def test_under_noise_they_are_estimated(classes: int) -> None:
 def test_what_nobody_has_measured_is_said() -> None:
     result = conformal(rows(), TERMS, conditional="none", holdout=0.0)
     assert "for each class it was not measured, as no rows were held out" in result["text"].split(". ")[0]
+    assert unknown(result.to_dict()) == "Not known: coverage of each class: no rows were held out (holdout)."
+    assert unknown(conformal(rows(), TERMS, conditional="none", holdout=0.3).to_dict()) == ""
+    assert unknown(conformal(rows(), TERMS, holdout=0.0).to_dict()) == ""
     assert "not measured" not in conformal(rows(), TERMS, holdout=0.0)["text"]
     intervals = {"site": np.arange(500) % 5, "t": np.arange(500) % 7, "p": np.arange(500) % 5}
     said = conformal(intervals, {"client": "site", "target": "t", "prediction": "p"}, holdout=0.0)["text"]

@@ -90,6 +90,18 @@ def test_a_linear_path_arrives_and_is_told() -> None:
         assert low < 1 < high, method
 
 
+@pytest.mark.parametrize(("rounds", "says"), [(400, True), (1000, False)])
+def test_random_scaling_says_that_few_rounds_are_too_narrow(rounds: int, says: bool) -> None:
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=ROWS)
+    data = {"site": np.arange(ROWS) % 6, "x": x, "y": x + rng.normal(size=ROWS)}
+    result = infer(data, features="x", model="linear", method="random-scaling", rounds=rounds)
+    assert result["fit"]["converged"]
+    assert any("too narrow after few rounds" in note for note in result["notes"]) is says
+    default = infer(data, features="x", model="linear", rounds=rounds)
+    assert not any("random scaling" in note for note in default["notes"])
+
+
 def steep() -> fedassay.Result:
     """Few rows, of which next to none are in doubt: the default has not arrived either."""
     rng = np.random.default_rng(5)

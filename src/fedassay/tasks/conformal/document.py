@@ -101,8 +101,14 @@ class ConformalDocument(KindDocument):
         level, held_out = f"{100 * results['level']:g}%", results.get("held_out") or {}
         covered, law = held_out.get("coverage"), results.get("coverage_law")
         asked = level if results.get("conditional") == "class" else f"{level} over all"
-        for name, coverage in sets.coverage_of_classes(results):
+        by_class = sets.coverage_of_classes(results)
+        for name, coverage in by_class:
             yield metric_number(f"held-out coverage {name}; asked: {asked}", coverage)
+        if not by_class and results.get("conditional") is None and self._gives_classes(results):
+            tell = (
+                "it cannot be told from the held-out rows" if held_out else "no rows were held out (holdout)"
+            )
+            yield KeyNumber(label="coverage of each class", text="", reason=tell)
         if covered is not None and covered["value"] is not None:
             number = metric_number(f"coverage {ON_HELD_OUT_ROWS}; asked: {level}", covered)
             yield replace(number, detail="; ".join(filter(None, (number.detail, sets.by_chance(results)))))
@@ -159,6 +165,10 @@ class ConformalDocument(KindDocument):
     def is_vacuous(self, results: Results) -> bool:
         """Whether every set holds everything."""
         return sets.holds_everything(results)
+
+    @staticmethod
+    def _gives_classes(results: Results) -> bool:
+        return results["score"]["name"] in SCORES and not sets.are_intervals(results)
 
 
 # --- the promise ------------------------------------------------------------------------------------------------------

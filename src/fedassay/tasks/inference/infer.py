@@ -175,7 +175,7 @@ class Infer(InferParameters):
         """Refuse, before anything is asked, rounds with fewer clients than the trust model takes."""
         drawn = max(1, round(self.participation * setting.clients))
         least = max(1, getattr(setting.trust, "minimum_cohort", 1))
-        if drawn < least:
+        if drawn < least <= setting.clients:  # of fewer clients the trust model says so itself
             raise ParameterError(
                 "participation",
                 f"got {self.participation:g} of {setting.clients} clients, which is {drawn} in a round, expected at "

@@ -16,7 +16,7 @@ from fedassay.summaries.regression.losses import LogLoss
 from fedassay.summaries.regression.moments import Moments, Standard
 from fedassay.tasks.inference.estimate import CoefficientEstimate, Contrast
 from fedassay.tasks.inference.newton import SITE, RegressionFit
-from fedassay.tasks.inference.online import Course, RoundHistory
+from fedassay.tasks.inference.online import SCALING, Course, RoundHistory
 from fedassay.tasks.inference.private_rounds import PrivateCourse, PrivateSeen
 
 if TYPE_CHECKING:
@@ -29,6 +29,8 @@ UNSETTLED = 0.15
 """In standard errors (`Path.unsettled`): above this the result says that the path may still have been on its way."""
 
 _ERRORS = ("standard_error", "statistic", "p_value", "interval")
+ENOUGH_TO_SCALE = 1000
+"""Rounds from which 95 % intervals of random scaling cover 0.9 or more (docs/experiments/inference.md)."""
 
 _NUMBER = r"(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?"
 
@@ -349,6 +351,11 @@ def _round_notes(
         notes.append(
             "The path may still have been on its way to the optimum where the estimate begins to count it: estimates "
             "can be off and intervals too narrow; ask for more rounds or more rows, or take the method newton."
+        )
+    if settled and course.intervals == SCALING and seen.path.rounds < ENOUGH_TO_SCALE:
+        notes.append(
+            "Intervals of random scaling are too narrow after few rounds: of 95 % intervals about 0.7 cover after 10 "
+            "rounds, 0.85 after 50 and 0.9 after 200; ask for more rounds, or take the method round-plug-in."
         )
     if task.local_steps > 1 and seen.mean_steps < 0.75 * task.local_steps:
         notes.append(

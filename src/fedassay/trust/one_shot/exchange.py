@@ -142,12 +142,9 @@ class OneShot(OneShotParameters, TrustModel):
         self.sizes(clients)
 
     def check_planned(self, clients: int) -> None:
-        """The same before anything is asked, when the number was wrong and no site has failed; 0 is not known yet."""
-        try:
-            if clients > 0:
-                self.check_cohort(clients)
-        except TooFewClients as error:
-            raise UsageError(str(error)) from error
+        """The same before anything is asked; 0 stands for a number that is not known yet."""
+        if clients > 0:
+            self.check_cohort(clients)
 
     def with_members(self, names: Sequence[str]) -> Any:
         """See `TrustModel`: the first sixteen, if none are named."""
