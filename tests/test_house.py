@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections import Counter
 from pathlib import Path
 
@@ -54,3 +55,12 @@ def public_names() -> dict[str, set[str]]:
 
 def test_a_public_name_of_a_type_has_one_meaning() -> None:
     assert {name: places for name, places in public_names().items() if len(places) > 1} == {}
+
+
+def test_text_of_strangers_is_shown_and_logged_through_one_module() -> None:
+    """`protocol.texts` spells out what a terminal or a log would obey."""
+    for path in SOURCE.rglob("*.py"):
+        text = path.read_text("utf-8")
+        if "logging.getLogger(" in text:
+            loggers = set(re.findall(r"logging\.getLogger\(([^)]*)\)", text))
+            assert path.name == "texts.py" or loggers <= {'"flwr"', '"fedassay.kernel.endpoint"'}, path

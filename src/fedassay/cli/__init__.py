@@ -16,6 +16,7 @@ from types import FrameType
 from typing import TextIO
 
 from fedassay.errors import FedassayError
+from fedassay.protocol.texts import visible
 
 STOPPED = 130
 """The exit code of a command that was stopped by Ctrl-C."""
@@ -124,7 +125,7 @@ def _let_go(stream: TextIO | None) -> None:
 
 
 def _escaped(text: object) -> str:
-    return str(text).replace("[", r"\[")
+    return "\n".join(map(visible, str(text).split("\n"))).replace("[", r"\[")
 
 
 def _meant(words: Sequence[str]) -> str | None:

@@ -16,6 +16,7 @@ from fedassay.crypto.identity import fingerprint
 from fedassay.errors import PolicyRefusal
 from fedassay.kernel.sites import SiteFile
 from fedassay.privacy.policy.disclosure import Disclosure
+from fedassay.protocol.texts import visible
 from fedassay.protocol.vocabulary import COORDINATOR
 from fedassay.runtimes.file_drop import Announcement, CheckedRequest, Over
 from fedassay.runtimes.file_drop.participant import announcement_fingerprint
@@ -29,18 +30,7 @@ _LONGEST = 60
 
 def say(console: Console, text: str) -> None:
     """A sentence of ours around names of theirs: nothing in it is markup."""
-    console.print(escape(_visible(text)), soft_wrap=True, highlight=False)
-
-
-def _visible(text: str) -> str:
-    r"""Text from strangers with everything unprintable spelt out: an escape code could redraw the screen.
-
-    Examples
-    --------
-    >>> print(_visible("safe \x1b[2J"))
-    safe \x1b[2J
-    """
-    return "".join(c if c.isprintable() or c == "\n" else repr(c)[1:-1] for c in text)
+    console.print(escape("\n".join(map(visible, text.split("\n")))), soft_wrap=True, highlight=False)
 
 
 def nothing_asked(drop: Path, name: str, console: Console) -> None:
@@ -81,7 +71,7 @@ def request(asked: CheckedRequest, file: SiteFile, console: Console) -> None:
     table.add_column(style="bold")
     table.add_column(overflow="fold")
     for title, value in _facts(announcement, asked, file):
-        table.add_row(title, escape(_visible(value)))
+        table.add_row(title, escape(visible(value)))
     console.print(table)
     say(console, opened.trust.statement(announcement.setting))
 

@@ -18,10 +18,12 @@ from fedassay.cli.command import Option, command, takes
 from fedassay.errors import UsageError
 from fedassay.kernel.sites import SiteFile
 from fedassay.privacy.ledger.book import Book
-from fedassay.privacy.ledger.chain import CHARGE, REFUSED, Head, Record, canonical, charge_of
+from fedassay.privacy.ledger.chain import CHARGE, Head, Record, canonical, charge_of
 from fedassay.privacy.ledger.charges import Charge, by_dataset, compose
-from fedassay.privacy.ledger.database import anchor_of, refusal_of
+from fedassay.privacy.ledger.database import anchor_of
 from fedassay.privacy.ledger.place import Place
+from fedassay.privacy.ledger.refusals import DatabaseRecords
+from fedassay.protocol.texts import spreadsheet_cell, visible
 from fedassay.protocol.vocabulary import Budget, Part
 from fedassay.runtimes.flower.coordinator_file import CoordinatorFile
 
@@ -149,11 +151,8 @@ def show(
     output.check_writable(json)
     checked = source.read()
     if refusals:
-        lines = [
-            {"sequence": one.sequence, **asdict(refusal_of(one.body))}
-            for one in checked.records
-            if one.kind == REFUSED
-        ]
+        refused = DatabaseRecords(source.place).numbered()
+        lines = [{"number": number, **asdict(request)} for number, request in refused.items()]
     else:
         lines = list(_charges(checked, dataset, source.delta))
     console = _console(json, quiet)
@@ -301,7 +300,7 @@ def _print_table(lines: list[dict[str, Any]], console: Console) -> None:
 def _cell(value: Any) -> str:
     if isinstance(value, bool):
         return "yes" if value else ""
-    return f"{value:.3g}" if isinstance(value, float) else "" if value is None else str(value)
+    return f"{value:.3g}" if isinstance(value, float) else "" if value is None else visible(value)
 
 
 def _console(json: str | None, quiet: bool) -> Console:
@@ -326,7 +325,7 @@ def _csv(records: list[Record]) -> str:
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(["sequence", "time", "kind", *names, "previous", "hash"])
     for one in records:
-        values = [one.body.get(name, "") for name in names]
+        values = [spreadsheet_cell(one.body.get(name, "")) for name in names]
         plain = [canonical(value) if isinstance(value, list | dict) else value for value in values]
         writer.writerow([one.sequence, one.time, one.kind, *plain, one.previous, one.hash])
     return text.getvalue()

@@ -26,6 +26,7 @@ from fedassay.protocol.databases import database_errors
 # --- the tables of a ledger ---------------------------------------------------------------------------------
 
 RECORDS, VERSION = "fedassay_ledger_records", "fedassay_ledger_version"
+REFUSALS = "fedassay_ledger_refusals"
 
 STEPS: tuple[tuple[str, ...], ...] = (
     (
@@ -36,6 +37,8 @@ STEPS: tuple[tuple[str, ...], ...] = (
     ),
     # A request that is sent again must be found among many records, and must not be recorded twice.
     (f"CREATE UNIQUE INDEX {RECORDS}_by_id ON {RECORDS} (kind, id)",),
+    # What was refused is no part of the chain.
+    (f"CREATE TABLE {REFUSALS} (number BIGINT NOT NULL PRIMARY KEY, content TEXT NOT NULL)",),
 )
 """What makes version 1 from nothing, version 2 from version 1, and so on; never changed, only added to."""
 

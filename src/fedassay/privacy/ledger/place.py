@@ -6,7 +6,7 @@ import os
 import re
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -84,6 +84,14 @@ class Place:
             os.close(os.open(self.file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
             sync_folder(self.file.parent)
         return SqliteLedger(self.file)
+
+    @contextmanager
+    def transaction(self) -> Iterator[LedgerConnection]:
+        """A connection for one transaction, committed unless an error ends it."""
+        with self.saying(), closing(self.connect()) as connection:
+            connection.begin()
+            yield connection
+            connection.end(commit=True)
 
     @contextmanager
     def saying(self) -> Iterator[None]:

@@ -6,7 +6,6 @@ server, so none may reach it; what happened is in the log of the SuperNode.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -17,12 +16,13 @@ from fedassay.crypto.identity import key_to_text
 from fedassay.errors import ProtocolError
 from fedassay.kernel import envelope
 from fedassay.kernel.envelope import Refusal
+from fedassay.protocol.texts import SafeLogger
 from fedassay.protocol.vocabulary import COORDINATOR
 from fedassay.runtimes.flower.directory import answer_hello
 from fedassay.runtimes.flower.nodes import Node, read_node
 from fedassay.runtimes.flower.post import HELLO, REQUEST, Frame, opened_request, signed_reply
 
-log = logging.getLogger("fedassay.flower")
+log = SafeLogger("fedassay.flower")
 
 Handler = Callable[[Message, Context], Message]
 _Read = Callable[[Mapping[str, Any]], Node]
@@ -46,8 +46,9 @@ def _handler(read: _Read, reply: _Reply) -> Handler:
             request = opened_request(Frame.unpack(message), node.credentials, sender=COORDINATOR)
             frame = signed_reply(reply(node, request, context), node.credentials, request=request)
         except Exception as error:  # the boundary of a site: nothing but a fixed code may leave
-            log.warning("refused: %s", error, exc_info=not isinstance(error, ProtocolError))
-            code = Refusal.PROTOCOL if isinstance(error, ProtocolError) else Refusal.INTERNAL
+            malformed = isinstance(error, ProtocolError)
+            (log.warning if malformed else log.failure)("refused: %s", error)
+            code = Refusal.PROTOCOL if malformed else Refusal.INTERNAL
             frame = Frame(body=envelope.pack_refusal(sender="", code=code))
         return Message(frame.pack(), reply_to=message)
 

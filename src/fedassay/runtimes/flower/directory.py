@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
 from fedassay.errors import ProtocolError
 from fedassay.protocol import wire
+from fedassay.protocol.texts import SafeLogger
 from fedassay.protocol.vocabulary import Message, PartyKeys, Randomness
 from fedassay.runtimes.flower.post import HELLO, Frame, NodeLetter, Out, Post, opened_reply
 
-log = logging.getLogger("fedassay.flower")
+log = SafeLogger("fedassay.flower")
 
 NONCE_BYTES = 32
 LARGEST_HELLO = 4096

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from fedassay.crypto.keys import KeyPair
 from fedassay.errors import FederationError
 from fedassay.kernel.endpoint import Endpoint
+from fedassay.protocol.texts import SafeLogger
 from fedassay.protocol.vocabulary import Party
 from fedassay.runtimes.flower.directory import Directory
 from fedassay.runtimes.flower.post import REQUEST, NodeLetter
 from fedassay.runtimes.messaging import MessagingRuntime
 from fedassay.runtimes.simulated import Progress, silent
 
-log = logging.getLogger("fedassay.flower")
+log = SafeLogger("fedassay.flower")
 
 LEG_TIMEOUT = 120.0
 """Seconds that a site has for one leg before it counts as a dropout."""
