@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import multiprocessing
 import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +13,7 @@ import postgres
 from fedassay.privacy.accounting import LAPLACE
 from fedassay.privacy.ledger.charges import Charge
 from fedassay.privacy.ledger.database import DatabaseLedger
+from fedassay.privacy.ledger.place import LedgerConnection, Place
 from fedassay.protocol.vocabulary import Budget
 
 FORK = multiprocessing.get_context("fork")
@@ -64,11 +67,16 @@ def recorded(state: Path) -> tuple[Charge, ...]:
 
 def sql(where: str, *statements: str) -> list[Any]:
     """What an administrator can do behind a ledger's back; the rows of the last statement."""
-    from sqlalchemy import create_engine
-    from sqlalchemy.pool import NullPool
+    with ledger_connection(where) as connection:
+        results = [list(connection.execute(statement)) for statement in statements]
+    return results[-1]
 
-    url = f"sqlite:///{where}" if "://" not in where else where.replace("postgresql:", "postgresql+psycopg:")
-    with create_engine(url, poolclass=NullPool).begin() as connection:
-        plain = {"no_parameters": True}
-        results = [connection.exec_driver_sql(one, execution_options=plain) for one in statements]
-        return list(results[-1]) if results[-1].returns_rows else []
+
+@contextmanager
+def ledger_connection(where: str) -> Iterator[LedgerConnection]:
+    """A connection to a ledger's database, in a transaction that is committed."""
+    connection = Place.of(where).connect()
+    connection.begin()
+    yield connection
+    connection.end(commit=True)
+    connection.close()

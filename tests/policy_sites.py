@@ -18,7 +18,7 @@ from fedassay.kernel.agenda import Agenda
 from fedassay.kernel.client import Client
 from fedassay.kernel.endpoint import FileStore
 from fedassay.kernel.sites import COORDINATOR, SiteFile
-from fedassay.privacy.ledger.database import RefusedRequest
+from fedassay.privacy.ledger.refusals import RefusedRequest
 from fedassay.privacy.randomness import SecureRandomness
 from fedassay.protocol import wire
 from fedassay.protocol.vocabulary import (

@@ -35,7 +35,7 @@ from fedassay.protocol.vocabulary import (
     TrustModel,
     Vector,
 )
-from fedassay.runtimes.in_process import Faithful
+from fedassay.runtimes.in_process.runtime import Faithful
 from toys import InMemory
 
 REPLIES = KeyPair.of(Secret(bytes(32)))

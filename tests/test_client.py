@@ -22,7 +22,7 @@ from fedassay.kernel.endpoint import KEPT_EXCHANGES, EndpointStore, FileStore
 from fedassay.kernel.envelope import Refusal
 from fedassay.kernel.run import Errand
 from fedassay.privacy.ledger.charges import MemoryLedger
-from fedassay.privacy.ledger.database import SiteRecords
+from fedassay.privacy.ledger.refusals import SiteRecords
 from fedassay.privacy.policy.judgement import AllowAll
 from fedassay.privacy.policy.rules import SitePolicy
 from fedassay.privacy.randomness import SimulatedRandomness

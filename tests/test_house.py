@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import io
+import re
 import tokenize
 from collections import Counter
 from pathlib import Path
@@ -122,3 +123,15 @@ def test_a_short_module_with_a_single_importer_has_a_reason() -> None:
         if len(users[_name(path)]) == 1 and code_lines(path.read_text("utf-8")) < SHORT
     }
     assert fragments - REASONS.keys() == set()
+
+
+def test_text_of_strangers_is_shown_and_logged_through_one_module() -> None:
+    """`protocol.texts` spells out what a terminal or a log would obey."""
+    for path in SOURCE.rglob("*.py"):
+        text = path.read_text("utf-8")
+        if path.name != "texts.py":
+            assert "rich.markup" not in text, path
+            assert "csv.writer" not in text or "spreadsheet_cell" in text, path
+        if "logging.getLogger(" in text:
+            loggers = set(re.findall(r"logging\.getLogger\(([^)]*)\)", text))
+            assert path.name == "texts.py" or loggers <= {'"flwr"', '"fedassay.kernel.endpoint"'}, path

@@ -14,7 +14,8 @@ from command_line import call, json_of, output_of, refused
 from fedassay.privacy.accounting import GAUSSIAN
 from fedassay.privacy.ledger.book import RECORDS
 from fedassay.privacy.ledger.chain import canonical, digest
-from fedassay.privacy.ledger.database import DatabaseLedger, DatabaseRecords, RefusedRequest
+from fedassay.privacy.ledger.database import DatabaseLedger
+from fedassay.privacy.ledger.refusals import DatabaseRecords, RefusedRequest
 from fedassay.protocol.vocabulary import Part
 from ledgers import POSTGRESQL, charge, exact, opened, place, sql
 
@@ -47,7 +48,7 @@ def path(tmp_path: Path) -> Path:
 def test_show_lists_releases_and_says_what_was_checked(capsys: Any, path: Path) -> None:
     out = output_of(capsys, "ledger", "show", "--ledger", path)
     text = " ".join(out.split())
-    assert "6 records, the chain is whole and the end is the one that was kept; head " in text
+    assert "5 records, the chain is whole and the end is the one that was kept; head " in text
     for word in ("spring", "autumn", "held-out", "discrete-gaussian", "winter [bold]"):
         assert word in text
     assert "no such task" not in text
@@ -61,7 +62,7 @@ def test_show_says_when_the_data_changed(capsys: Any, path: Path) -> None:
         ("summer", True),
         ("autumn", False),
     ]
-    assert json.loads(out)["verified"]["records"] == 6
+    assert json.loads(out)["verified"]["records"] == 5
 
 
 def test_the_newest_are_last_and_may_be_few(capsys: Any, path: Path, tmp_path: Path) -> None:
@@ -126,7 +127,7 @@ def test_an_export_can_be_verified_by_others(capsys: Any, path: Path, tmp_path: 
         assert record["sequence"] == number
         assert digest(previous, canonical(record)) == stated
         previous = stated
-    assert number == 6
+    assert number == 5
 
 
 def test_an_export_as_a_table(capsys: Any, path: Path, tmp_path: Path) -> None:
@@ -135,6 +136,21 @@ def test_an_export_as_a_table(capsys: Any, path: Path, tmp_path: Path) -> None:
     lines = list(csv.DictReader(io.StringIO(file.read_text())))
     assert [line["study"] for line in lines] == ["spring", "summer", "autumn"]
     assert [float(line["scale"]) for line in lines] == [4.0, 4.0, 2.0]
+
+
+def test_names_of_strangers_move_no_screen_and_run_no_formula(capsys: Any, tmp_path: Path) -> None:
+    path, out = tmp_path / "ledger.sqlite", tmp_path / "all.csv"
+    studies = ["spring\x1b[2J\n0 records, the chain is whole", '=HYPERLINK("http://evil","click")', "@SUM(1)"]
+    DatabaseLedger(path, None).charge([charge(str(i), study=name) for i, name in enumerate(studies)])
+    code, shown, err = call(capsys, "ledger", "show", "--ledger", path)
+    assert code == 0
+    assert "\x1b" not in shown + err
+    assert "\n0 records" not in shown
+    assert "spring\\x1b[2J\\n0 records" in shown
+    assert call(capsys, "ledger", "export", "--ledger", path, "--out", out)[0] == 0
+    cells = [cell for row in csv.reader(io.StringIO(out.read_text())) for cell in row]
+    assert '\'=HYPERLINK("http://evil","click")' in cells
+    assert not [cell for cell in cells if cell.startswith(("=", "@", "+", "-"))]
 
 
 @pytest.mark.parametrize("command", ["show", "budget", "export"])
@@ -148,9 +164,9 @@ def test_a_changed_record_is_named_and_nothing_is_shown(capsys: Any, path: Path,
 
 @pytest.mark.parametrize("command", ["show", "budget", "export"])
 def test_a_missing_end_is_noticed_by_the_head_that_was_kept(capsys: Any, path: Path, command: str) -> None:
-    sql(str(path), f"DELETE FROM {RECORDS} WHERE sequence = 6")
+    sql(str(path), f"DELETE FROM {RECORDS} WHERE sequence = 5")
     err = refused(capsys, "ledger", command, "--ledger", path, code=3)
-    assert "record 6" in err
+    assert "record 5" in err
     path.with_suffix(".head").unlink()
     code, out, err = call(capsys, "ledger", command, "--ledger", path)
     assert code == 0
@@ -160,7 +176,7 @@ def test_a_missing_end_is_noticed_by_the_head_that_was_kept(capsys: Any, path: P
 def test_an_anchor_is_made_on_demand(capsys: Any, path: Path) -> None:
     path.with_suffix(".head").unlink()
     out = output_of(capsys, "ledger", "anchor", "--ledger", path)
-    assert "6 records, head " in " ".join(out.split())
+    assert "5 records, head " in " ".join(out.split())
     DatabaseLedger(path, None).charge([charge("6")])
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from importlib.metadata import requires
 from pathlib import Path
 
 import pytest
@@ -34,6 +35,11 @@ def test_help_and_version_import_few_of_our_modules(words: tuple[str, ...]) -> N
     modules = modules_of(*words)
     assert sum(name.partition(".")[0] == "fedassay" for name in modules) <= MOST
     assert not {"scipy", "altair", "pyarrow", "sqlalchemy"} & set(modules)
+
+
+def test_no_toolkit_for_databases_is_needed() -> None:
+    """Platforms pin old versions of SQLAlchemy: fedassay lives in one environment with them."""
+    assert not any(name.lower().startswith("sqlalchemy") for name in requires("fedassay") or ())
 
 
 def test_an_evaluation_imports_no_catalogue_of_distributions(tmp_path: Path) -> None:

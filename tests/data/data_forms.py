@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import polars as pl
+import psycopg
 import pyarrow as pa
-from sqlalchemy import create_engine
-from sqlalchemy.pool import NullPool
 
 import postgres
 from fedassay.data.sql import Database
@@ -62,8 +63,18 @@ FORMS = [
 def in_database(kind: str, frame: pd.DataFrame, folder: Path) -> Database:
     """The rows in a table `rows`, to be asked for in their order."""
     url = f"sqlite:///{folder / 'rows.db'}" if kind == "sqlite" else postgres.server()
-    engine = create_engine(url.replace("postgresql:", "postgresql+psycopg:"), poolclass=NullPool)
-    frame.to_sql("rows", engine, if_exists="replace", index_label="position")
+    if kind == "sqlite":
+        with closing(sqlite3.connect(folder / "rows.db")) as connection:
+            frame.to_sql("rows", connection, if_exists="replace", index_label="position")
+    else:
+        types = {"f": "double precision", "i": "bigint", "O": "text"}
+        columns = ", ".join(f"{name} {types[frame[name].dtype.kind]}" for name in frame)
+        with psycopg.connect(url) as server:
+            server.execute("DROP TABLE IF EXISTS rows")
+            server.execute(f"CREATE TABLE rows (position bigint, {columns})")
+            marks = ", ".join(["%s"] * (frame.shape[1] + 1))
+            rows = [tuple(row) for row in frame.astype(object).itertuples()]
+            server.cursor().executemany(f"INSERT INTO rows VALUES ({marks})", rows)
     return Database(url=url, query="select * from rows order by position")
 
 

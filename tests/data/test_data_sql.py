@@ -8,6 +8,7 @@ import socket
 import sqlite3
 import sys
 import traceback
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -237,6 +238,22 @@ def test_the_database_refuses_to_write(kind: str, statement: str, tmp_path: Path
         data.open()
     kept = Database(url=data.url, query="select * from t order by p")
     assert column(load(kept, columns=COLUMNS).pooled(), "score") == [0.25, 0.5, 0.75]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_query_without_end_is_ended(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    endless = "with recursive n (i) as (select 1 union all select 1 from n) select count(*) from n"
+    data = database(kind, tmp_path, *THREE_ROWS, query=endless)
+    monkeypatch.setattr(sql, "_MOST_SECONDS", 1)
+    with pytest.raises(DataError, match="interrupted|statement timeout"):
+        data.open()
+
+
+def test_a_url_may_name_another_time_for_queries(tmp_path: Path) -> None:
+    data = database("postgresql", tmp_path, *THREE_ROWS, query="select pg_sleep(20)")
+    mark = "&" if "?" in data.url else "?"
+    with pytest.raises(DataError, match="statement timeout"):
+        replace(data, url=f"{data.url}{mark}options=-cstatement_timeout%3D500").open()
 
 
 def test_functions_that_write_are_refused_by_postgresql(tmp_path: Path) -> None:

@@ -180,25 +180,21 @@ def test_a_broken_connection_is_replaced(tmp_path: Path) -> None:
 
 
 def test_records_reach_the_disk_although_the_server_need_not(tmp_path: Path) -> None:
-    from sqlalchemy import text
-
     where = place(POSTGRESQL, tmp_path)
     for setting in ("off", "on", "remote_apply"):
         asked = Place.of(f"{where}%20-csynchronous_commit%3D{setting}")
         connection = asked.connect()
-        with connection.begin():
-            found = connection.scalar(text("SHOW synchronous_commit"))
-            level = connection.scalar(text("SHOW transaction_isolation"))
+        connection.begin()
+        ((found,),) = connection.execute("SHOW synchronous_commit")
+        ((level,),) = connection.execute("SHOW transaction_isolation")
         connection.close()
         assert (found, level) == ("on" if setting == "off" else setting, "read committed")
 
 
 def test_commits_are_flushed(tmp_path: Path) -> None:
-    from sqlalchemy import text
-
     connection = Place.of(tmp_path / "ledger.sqlite").connect()
-    assert connection.scalar(text("PRAGMA synchronous")) == 2
-    assert connection.scalar(text("PRAGMA journal_mode")) == "wal"
+    assert list(connection.execute("PRAGMA synchronous")) == [(2,)]
+    assert list(connection.execute("PRAGMA journal_mode")) == [("wal",)]
     connection.close()
 
 

@@ -16,7 +16,6 @@ from fedassay.errors import BudgetExceeded, LedgerUnusable, UsageError
 from fedassay.privacy.ledger.book import RECORDS, STEPS, VERSION, upgrade
 from fedassay.privacy.ledger.chain import (
     CHARGE,
-    REFUSED,
     Anchor,
     Head,
     body_of,
@@ -24,9 +23,9 @@ from fedassay.privacy.ledger.chain import (
     id_text,
     record_after,
 )
-from fedassay.privacy.ledger.database import DatabaseLedger, DatabaseRecords, RefusedRequest
+from fedassay.privacy.ledger.database import DatabaseLedger
 from fedassay.protocol.vocabulary import Budget
-from ledgers import KINDS, POSTGRESQL, SQLITE, charge, opened, place, sql
+from ledgers import KINDS, POSTGRESQL, SQLITE, charge, ledger_connection, opened, place, sql
 
 BUDGET = Budget(epsilon=10.0)
 CHANGES = {
@@ -400,41 +399,13 @@ def test_a_database_of_something_else_is_not_touched(tmp_path: Path) -> None:
 
 
 def test_steps_can_be_taken_one_by_one(tmp_path: Path) -> None:
-    from sqlalchemy import create_engine, inspect
-    from sqlalchemy.pool import NullPool
-
-    with create_engine(f"sqlite:///{tmp_path / 'x.sqlite'}", poolclass=NullPool).begin() as connection:
+    with ledger_connection(place(SQLITE, tmp_path)) as connection:
         for version in range(1, len(STEPS) + 1):
             upgrade(connection, label="x", to=version)
-        assert inspect(connection).get_indexes(RECORDS)
-
-
-# --- the other records of a site, in the same chain ----------------------------------------------------
-
-
-def test_a_refusal_cannot_be_hidden_either(tmp_path: Path) -> None:
-    where = place(SQLITE, tmp_path)
-    refusal = RefusedRequest(
-        time="2026-01-01T00:00:00Z", exchange="00", study="s", asker="key", code="policy", reason="no"
-    )
-    DatabaseRecords(where).refused(refusal)
-    opened(where, tmp_path, BUDGET).charge([charge("1")])
-    sql(where, f"UPDATE {RECORDS} SET content = replace(content, '\"key\"', 'null') WHERE sequence = 1")
-    with pytest.raises(LedgerUnusable, match="record 1 was changed"):
-        DatabaseRecords(where).refusals()
-    with pytest.raises(LedgerUnusable, match="record 1 was changed"):
-        opened(where, tmp_path, BUDGET).charge([charge("2")])
-
-
-@pytest.mark.parametrize("body", [{}, {"time": 1}])
-def test_other_records_that_nobody_could_have_written(tmp_path: Path, body: dict[str, Any]) -> None:
-    where = place(SQLITE, tmp_path)
-    ledger = opened(where, tmp_path, BUDGET)
-    ledger.charge([charge("1")])
-    told = {"sequence": 2, "time": "", "kind": REFUSED, "id": "x", "body": body}
-    slip_in(where, 2, previous=ledger._book.head.hash, content=json.dumps(told), kind=REFUSED)
-    with pytest.raises(LedgerUnusable, match="record 2 cannot be read"):
-        DatabaseRecords(where).refusals()
+        indexes = connection.execute(
+            "SELECT tbl_name FROM sqlite_master WHERE type = 'index' AND sql IS NOT NULL"
+        )
+        assert (RECORDS,) in list(indexes)
 
 
 def test_the_form_of_a_record_stays() -> None:

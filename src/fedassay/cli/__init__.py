@@ -16,6 +16,7 @@ from types import FrameType
 from typing import TextIO
 
 from fedassay.errors import FedassayError
+from fedassay.protocol.texts import printable
 
 STOPPED = 130
 """The exit code of a command that was stopped by Ctrl-C."""
@@ -107,7 +108,7 @@ def _failed(said: object, code: int) -> int:
     from rich.console import Console
 
     with suppress(OSError):
-        Console(stderr=True).print(f"[bold red]Error:[/] {_escaped(said)}", soft_wrap=True, highlight=False)
+        Console(stderr=True).print(f"[bold red]Error:[/] {printable(said)}", soft_wrap=True, highlight=False)
     return code
 
 
@@ -121,10 +122,6 @@ def _let_go(stream: TextIO | None) -> None:
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, stream.fileno())
         os.close(nowhere)
-
-
-def _escaped(text: object) -> str:
-    return str(text).replace("[", r"\[")
 
 
 def _meant(words: Sequence[str]) -> str | None:

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from rich.console import Console
-from rich.markup import escape
 
 from fedassay.artefacts.apply import COLUMN, apply_calibrator, apply_class_calibrator, new_columns
 from fedassay.artefacts.conformal import ConformalPredictor
@@ -19,6 +18,7 @@ from fedassay.cli import options, output
 from fedassay.cli.command import Argument, ColumnsOf, Option, takes
 from fedassay.errors import UsageError
 from fedassay.kernel.agenda import STUDY
+from fedassay.protocol.texts import printable
 from fedassay.tasks.card import KINDS
 
 _Columns = dict[str, str | None]
@@ -143,7 +143,7 @@ def _say(
     out: Path, rows: int, columns: tuple[str, ...], warnings: tuple[str, ...], *, console: Console
 ) -> None:
     """The warnings, and what has been written."""
-    output.say(console, *(f"[yellow]Warning:[/] {escape(warning)}" for warning in warnings), markup=True)
+    output.say(console, *(f"[yellow]Warning:[/] {printable(warning)}" for warning in warnings), markup=True)
     first = columns[:-1] if len(columns) <= MOST_NAMED else (f"{columns[0]} to {columns[-2]}",)
     new = f"column{'s' * (len(columns) > 1)} {' and '.join((*first, columns[-1]))}"
     output.say(console, f"Written: {out} ({rows:,} rows, {new})")

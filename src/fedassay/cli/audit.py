@@ -8,7 +8,6 @@ from functools import partial
 from typing import Annotated, Any
 
 from rich.console import Console
-from rich.markup import escape
 from rich.progress import Progress, TaskID, TimeElapsedColumn
 
 from fedassay.audit.bound import FEWEST_SAMPLES
@@ -29,6 +28,7 @@ from fedassay.cli import options, output
 from fedassay.cli.command import Option, command
 from fedassay.errors import UsageError
 from fedassay.privacy.randomness import SecureRandomness, SimulatedRandomness
+from fedassay.protocol.texts import printable
 from fedassay.protocol.vocabulary import Randomness
 from fedassay.version import VERSION
 
@@ -168,11 +168,11 @@ def _show_cases(chosen: _Findings, console: Console) -> None:
     table = output.titled("Cases", "case", "what is asked", "how the worlds differ")
     table.columns[0].no_wrap = True  # what --case takes
     for claim in chosen["privacy"]:
-        table.add_row(escape(claim.name), escape(claim.mechanism), escape(claim.neighbours))
+        table.add_row(printable(claim.name), printable(claim.mechanism), printable(claim.neighbours))
     for secret in chosen["secrecy"]:
-        table.add_row(escape(secret.name), escape(secret.attack), "")
+        table.add_row(printable(secret.name), printable(secret.attack), "")
     for case in chosen["coverage"]:
-        table.add_row(escape(case.name), escape(case.promise.statement), "")
+        table.add_row(printable(case.name), printable(case.promise.statement), "")
     console.print(table)
 
 
@@ -189,7 +189,7 @@ def _render(found: _Findings, violated: list[str], confidence: float, console: C
         title = f"Coverage, {promises[0].runs:,} runs for each promise, {each} {promises[0].confidence:.6g}"
         _print_table(title, [coverage_row(one) for one in promises], console)
     if violated:
-        console.print(f"[bold red]Violated:[/] {escape(', '.join(violated))}", soft_wrap=True)
+        console.print(f"[bold red]Violated:[/] {printable(', '.join(violated))}", soft_wrap=True)
         return
     text = (
         f"[green]No violation found[/] in {sum(map(len, found.values()))} attacks; all bounds hold together with "
@@ -202,5 +202,5 @@ def _print_table(title: str, rows: list[Row], console: Console) -> None:
     table = output.titled(title, *rows[0])
     table.columns[0].no_wrap = True
     for row in rows:
-        table.add_row(*map(escape, row.values()))
+        table.add_row(*map(printable, row.values()))
     console.print(table)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 
 from rich.console import Console
-from rich.markup import escape
 
 from fedassay.cli import options, output
 from fedassay.cli.command import ColumnsOf, phrased, takes
@@ -15,6 +14,7 @@ from fedassay.data.federation import EACH_ROW_A_SITE
 from fedassay.data.schema import CLASS, FEATURES, LOGITS
 from fedassay.data.sources import CompleteRows
 from fedassay.errors import UsageError
+from fedassay.protocol.texts import printable
 
 _STYLES = {"error": "[bold red]error[/]", "warning": "[yellow]warning[/]", "note": "[dim]note[/]"}
 
@@ -74,10 +74,10 @@ def _render(report: CheckReport, console: Console) -> None:
                 if isinstance(value, int)
                 else str(value)
             )
-            table.add_row(name.replace("_", " "), escape(shown))
+            table.add_row(name.replace("_", " "), printable(shown))
         console.print(table)
     for finding in report.findings:
-        text = f"{_STYLES[finding.severity]} {escape(phrased(finding.sentence()))}"
+        text = f"{_STYLES[finding.severity]} {printable(phrased(finding.sentence()))}"
         output.say(console, text, markup=True)
     if report.ok:
         console.print("[green]Nothing stands in the way of using this file.[/]")

@@ -14,13 +14,12 @@ from typing import Annotated, Any
 
 import numpy as np
 from rich.console import Console
-from rich.markup import escape
 from rich.prompt import Confirm
 
 from fedassay.cli import options, output
 from fedassay.cli.aggregate import DropFolder
 from fedassay.cli.command import Option, command
-from fedassay.cli.output import say, visible
+from fedassay.cli.output import say
 from fedassay.crypto.identity import fingerprint
 from fedassay.errors import FedassayError, FederationError, PolicyRefusal, Refused, UsageError
 from fedassay.kernel import envelope
@@ -31,6 +30,7 @@ from fedassay.kernel.sites import SiteFile
 from fedassay.privacy.ledger.book import copy_book
 from fedassay.privacy.ledger.place import Place
 from fedassay.protocol import wire
+from fedassay.protocol.texts import printable
 from fedassay.protocol.vocabulary import COORDINATOR
 from fedassay.runtimes.file_drop import letters
 from fedassay.runtimes.file_drop.coordinator import require_folder
@@ -226,7 +226,7 @@ def _show_request(asked: CheckedRequest, file: SiteFile, console: Console) -> No
     table = output.titled(f"Request {asked.number} to {file.name}", "", "")
     table.show_header, table.title_style, table.columns[0].style = False, "", "bold"
     for title, value in _facts(announcement, asked, file):
-        table.add_row(title, escape(visible(value)))
+        table.add_row(title, printable(value))
     console.print(table)
     say(console, opened.trust.statement(announcement.setting))
 
@@ -278,7 +278,7 @@ def _show_reply(content: dict[str, Any], console: Console) -> None:
     """Show a decoded reply: all that would leave."""
     table = output.titled("What would leave this site", "field", "what", "bytes", "content")
     for path, value in _leaves(content):
-        table.add_row(*map(escape, (path, *_described(value))))
+        table.add_row(*map(printable, (path, *_described(value))))
     console.print(table)
     say(
         console,

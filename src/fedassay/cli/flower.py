@@ -18,12 +18,11 @@ from fedassay.data.sources import source_named
 from fedassay.data.sql import Database
 from fedassay.errors import PolicyRefusal, UsageError
 from fedassay.kernel.agenda import Agenda
-from fedassay.kernel.sites import SiteFile
+from fedassay.kernel.sites import SiteFile, read_roster, read_toml
 from fedassay.privacy.randomness import SecureRandomness
 from fedassay.protocol.files import write_atomically
 from fedassay.protocol.vocabulary import COORDINATOR, Setting
 from fedassay.runtimes.flower.coordinator_file import VARIABLE, write_coordinator
-from fedassay.runtimes.flower.nodes import read_roster, read_toml
 from fedassay.runtimes.flower.study import FlowerStudy
 from fedassay.runtimes.flower.submission import Connection, to_toml, watched, write_app
 from fedassay.tasks.card import DEFAULT, TASKS

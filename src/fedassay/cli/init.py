@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
 
 from fedassay.cli import options, output
@@ -37,6 +36,7 @@ from fedassay.data.sql import Database, is_url
 from fedassay.errors import DataError, UnsupportedQuery, UsageError
 from fedassay.kernel.run import rehearse
 from fedassay.protocol.files import write_atomically
+from fedassay.protocol.texts import printable
 from fedassay.study.column_roles import Look, look_at
 from fedassay.study.file import StudyFile
 from fedassay.study.first_study import SIMULATED_CLIENTS, Draft
@@ -259,7 +259,7 @@ def _settled(
     found = left_out(list(opened.sites.values()) if isinstance(opened, Folder) else [opened])
     if found is None or not found.missing:
         return "refuse"
-    question = f"{escape(found.words)}. Leave these rows out, and count them in the result?"
+    question = f"{printable(found.words)}. Leave these rows out, and count them in the result?"
     return "report" if asker.one(question, "yes", ["yes", "no"]) == "yes" else "refuse"
 
 
@@ -295,10 +295,12 @@ def _expected(profile: Mapping[str, Any], columns: Mapping[str, str]) -> dict[st
 
 def _show_columns(look: Look, console: Console) -> None:
     first = f"its first {look.rows:,} rows" if look.rows > 1 else "its first row"
-    output.say(console, f"[bold]{escape(look.label)}[/]: what {first} look like", markup=True)
+    output.say(console, f"[bold]{printable(look.label)}[/]: what {first} look like", markup=True)
     table = Table("column", "looks like", "different values in them")
     for column in look.columns[:_MOST_SHOWN]:
-        table.add_row(escape(column.name), column.words, f"{column.distinct:,}" if column.distinct else "?")
+        table.add_row(
+            printable(column.name), column.words, f"{column.distinct:,}" if column.distinct else "?"
+        )
     console.print(table)
     if len(look.columns) > _MOST_SHOWN:
         console.print(f".. and {len(look.columns) - _MOST_SHOWN} more columns.")
@@ -324,7 +326,7 @@ def _complain(report: CheckReport, console: Console) -> None:
             raise DataError(finding.sentence())
         if finding.severity is Severity.WARNING:
             text = _OPTION.sub(r'transform = "\1" in the tasks of the study', finding.sentence())
-            output.say(console, f"[yellow]warning[/] {escape(text)}", markup=True)
+            output.say(console, f"[yellow]warning[/] {printable(text)}", markup=True)
 
 
 def _say(study: StudyFile, left_out: Mapping[str, str], console: Console) -> None:

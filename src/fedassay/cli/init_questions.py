@@ -9,12 +9,12 @@ from difflib import get_close_matches
 from pathlib import Path
 
 from rich.console import Console
-from rich.markup import escape
 from rich.prompt import Prompt
 
 from fedassay.cli import output
 from fedassay.data.schema import ROLES
 from fedassay.errors import UsageError
+from fedassay.protocol.texts import printable
 from fedassay.study.column_roles import MODELS, Look, candidates, guess_clients, guess_model
 from fedassay.trust import TRUST_MODELS
 from fedassay.trust.card import TRUST_CARDS
@@ -77,7 +77,7 @@ class Asker:
             problem = None if found is None or found == refused or self.silent else wrong(found)
             if problem is None:
                 return found
-            self.console.print(escape(problem), highlight=False, soft_wrap=True)
+            self.console.print(printable(problem), highlight=False, soft_wrap=True)
             refused = found
 
 
@@ -103,7 +103,7 @@ def check_free(out: Path, asker: Asker, *, force: bool) -> None:
         )
     if not out.exists() or force:
         return
-    if asker.one(f"{escape(str(out))} exists. Overwrite it?", "no", ["yes", "no"]) != "yes":
+    if asker.one(f"{printable(str(out))} exists. Overwrite it?", "no", ["yes", "no"]) != "yes":
         raise UsageError(f"{out}: exists already; give --force to overwrite it, or another --out.")
 
 
@@ -140,7 +140,7 @@ def _ask_role(look: Look, asker: Asker, role: str, columns: Mapping[str, str], c
         )
     question = f"Which column is the {role}?"
     if len(likely) > 1:
-        question = f"{question} ({escape(_either(likely))} be it)"
+        question = f"{question} ({printable(_either(likely))} be it)"
     found = asker.column(
         question, likely[0] if len(likely) == 1 else None, lambda name: _wrong(look, role, name, columns)
     )

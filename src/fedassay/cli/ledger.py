@@ -18,10 +18,12 @@ from fedassay.cli.command import Option, command, takes
 from fedassay.errors import UsageError
 from fedassay.kernel.sites import SiteFile
 from fedassay.privacy.ledger.book import Book
-from fedassay.privacy.ledger.chain import CHARGE, REFUSED, Head, Record, canonical, charge_of
+from fedassay.privacy.ledger.chain import CHARGE, Head, Record, canonical, charge_of
 from fedassay.privacy.ledger.charges import Charge, by_dataset, compose
-from fedassay.privacy.ledger.database import anchor_of, refusal_of
+from fedassay.privacy.ledger.database import anchor_of
 from fedassay.privacy.ledger.place import Place
+from fedassay.privacy.ledger.refusals import DatabaseRecords
+from fedassay.protocol.texts import spreadsheet_cell, visible
 from fedassay.protocol.vocabulary import Budget, Part
 from fedassay.runtimes.flower.coordinator_file import CoordinatorFile
 
@@ -38,7 +40,7 @@ class CheckedLedger:
     delta : at which epsilons are computed, with or without a budget.
     """
 
-    label: str
+    place: Place
     records: Sequence[Record] = field(repr=False)
     head: Head
     anchored: bool
@@ -53,9 +55,7 @@ class CheckedLedger:
         if place.file is None or place.file.exists() or anchored:
             book.read()
         found = tuple(records)
-        return cls(
-            label=place.label, records=found, head=book.head, anchored=anchored, budget=budget, delta=delta
-        )
+        return cls(place=place, records=found, head=book.head, anchored=anchored, budget=budget, delta=delta)
 
     def charges(self, dataset: str | None) -> list[tuple[Record, Charge]]:
         """The charges of a data set, or all."""
@@ -75,7 +75,7 @@ class CheckedLedger:
             else "but its head is kept nowhere here: missing records at the end would not be noticed"
         )
         head = f"; head {self.head.hash[:16]}" if self.records else ""
-        return f"{self.label}: {len(self.records)} records, the chain is whole {end}{head}."
+        return f"{self.place.label}: {len(self.records)} records, the chain is whole {end}{head}."
 
 
 def source(
@@ -146,8 +146,8 @@ def show(
     output.check_writable(json)
     checked = source()
     if refusals:
-        refused = (one for one in checked.records if one.kind == REFUSED)
-        lines = [{"sequence": one.sequence, **asdict(refusal_of(one.body))} for one in refused]
+        refused = DatabaseRecords(checked.place).numbered()
+        lines = [{"number": number, **asdict(request)} for number, request in refused.items()]
     else:
         lines = list(_charges(checked, dataset))
     console = output.console_beside(json, quiet=quiet)
@@ -291,7 +291,7 @@ def _print_table(lines: list[dict[str, Any]], console: Console) -> None:
 def _cell(value: Any) -> str:
     if isinstance(value, bool):
         return "yes" if value else ""
-    return f"{value:.3g}" if isinstance(value, float) else "" if value is None else str(value)
+    return f"{value:.3g}" if isinstance(value, float) else "" if value is None else visible(value)
 
 
 def _conclude(checked: CheckedLedger, document: dict[str, Any], json: str | None, console: Console) -> None:
@@ -311,7 +311,7 @@ def _csv(records: list[Record]) -> str:
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(["sequence", "time", "kind", *names, "previous", "hash"])
     for one in records:
-        values = [one.body.get(name, "") for name in names]
+        values = [spreadsheet_cell(one.body.get(name, "")) for name in names]
         plain = [canonical(value) if isinstance(value, list | dict) else value for value in values]
         writer.writerow([one.sequence, one.time, one.kind, *plain, one.previous, one.hash])
     return text.getvalue()

@@ -14,6 +14,7 @@ from fedassay.cli.command import Option
 from fedassay.errors import FedassayError, UsageError
 from fedassay.protocol.files import write_atomically
 from fedassay.protocol.result import Result
+from fedassay.protocol.texts import printable
 from fedassay.tasks.card import KINDS
 
 if TYPE_CHECKING:
@@ -131,19 +132,7 @@ def console_beside(json: str | None, *, quiet: bool = False) -> Console:
 def say(console: Console, *texts: str, markup: bool = False) -> None:
     """Print texts, which are broken where the terminal ends and nowhere else; names in them are not ours."""
     for text in texts:
-        shown = text if markup else visible(text)
-        console.print(shown, highlight=False, soft_wrap=True, markup=markup)
-
-
-def visible(text: str) -> str:
-    r"""Spell out what is unprintable in a text from strangers: an escape code could redraw the screen.
-
-    Examples
-    --------
-    >>> print(visible("safe \x1b[2J"))
-    safe \x1b[2J
-    """
-    return "".join(c if c.isprintable() or c == "\n" else repr(c)[1:-1] for c in text)
+        console.print(text if markup else printable(text), highlight=False, soft_wrap=True)
 
 
 def titled(title: str, *columns: str) -> Table:

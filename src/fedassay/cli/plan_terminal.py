@@ -7,12 +7,12 @@ from typing import Any
 
 from rich import box
 from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
 
 from fedassay.cli import output
 from fedassay.documents.figures import counted
 from fedassay.protocol.metrics import CLASS_METRICS, METRICS
+from fedassay.protocol.texts import printable
 
 _HELD_OUT = "held_out_"
 
@@ -50,8 +50,8 @@ def render(plan: Mapping[str, Any], console: Console) -> None:
         output.say(console, *_conditions(plan["trust_models"], noisy=noisy))
     if plan["assumptions"]["attendance"] is not None:
         output.say(console, plan["assumptions"]["attendance"])
-    notes = (f"[yellow]Note:[/] {escape(warning)}" for warning in plan["warnings"])
-    output.say(console, *notes, f"[bold]{escape(plan['verdict'])}[/]", markup=True)
+    notes = (f"[yellow]Note:[/] {printable(warning)}" for warning in plan["warnings"])
+    output.say(console, *notes, f"[bold]{printable(plan['verdict'])}[/]", markup=True)
 
 
 def _assumptions(plan: Mapping[str, Any], *, alone: bool) -> str:
@@ -103,7 +103,7 @@ def _details(made: Mapping[str, Any]) -> Table:
 
 def _cell(value: Any, digits: str | None) -> str:
     if isinstance(value, str):
-        return escape(value)
+        return printable(value)
     if value is None or digits is not None:
         return "–" if value is None else format(value, digits or "")
     return f"{value:,}" if isinstance(value, int) else _number(value)

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Annotated
 
 from rich.console import Console
-from rich.markup import escape
 
 from fedassay.artefacts.certificate import CERTIFICATE
 from fedassay.artefacts.verified import ANY_KEY, Outcome, Verified, check
@@ -16,6 +15,7 @@ from fedassay.cli import options, output
 from fedassay.cli.command import Argument, Option, command
 from fedassay.crypto.identity import key_from_text
 from fedassay.errors import UsageError
+from fedassay.protocol.texts import printable
 
 DOES_NOT_HOLD = 5
 """The exit code if something does not hold, or the signer is unchecked; as of an audit that has found something."""
@@ -87,14 +87,14 @@ def public_key(text: str) -> bytes:
 
 
 def _render(found: Verified, console: Console) -> None:
-    table = output.titled(escape(found.study or found.folder), "what", "outcome", "why")
+    table = output.titled(printable(found.study or found.folder), "what", "outcome", "why")
     table.columns[1].no_wrap = True
     for one in found.checks:
         colour = _COLOURS[one.outcome]
-        table.add_row(escape(one.what), f"[{colour}]{one.outcome}[/]", escape(one.text))
+        table.add_row(printable(one.what), f"[{colour}]{one.outcome}[/]", printable(one.text))
     console.print(table)
     if found.holds:
-        text = f"[green]Everything holds[/] in {escape(found.folder)}."
+        text = f"[green]Everything holds[/] in {printable(found.folder)}."
     elif not found.wrong:
         text = (
             "[bold yellow]The signer was not checked:[/] nothing else is wrong, but a stranger could have changed and "
@@ -102,5 +102,5 @@ def _render(found: Verified, console: Console) -> None:
         )
     else:
         names = ", ".join(dict.fromkeys(one.what for one in found.wrong))
-        text = f"[bold red]Does not hold:[/] {escape(names)}"
+        text = f"[bold red]Does not hold:[/] {printable(names)}"
     output.say(console, text, markup=True)

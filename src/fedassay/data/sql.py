@@ -7,36 +7,30 @@ rows, and without a complete ORDER BY a database may return the same rows in ano
 
 from __future__ import annotations
 
-import re
 import sqlite3
 import tempfile
 import threading
+import time
 import weakref
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from uuid import UUID
 
 import pyarrow as pa
 
 from fedassay.data.tables import Table, to_arrow
 from fedassay.errors import DataError, FedassayError, UsageError
+from fedassay.protocol.databases import SQLITE, DatabaseUrl, first_line
 
-if TYPE_CHECKING:
-    from sqlalchemy import URL, Connection, Engine
-
-_SQLITE, _POSTGRESQL = "sqlite", "postgresql"
-_DRIVERS = {_SQLITE: ("", "pysqlite"), _POSTGRESQL: ("", "psycopg")}
-_EXPECTED = "sqlite:///FILE or postgresql://USER@HOST/DATABASE"
-_ENCODE = "write special characters of the password as %XX (@ is %40, / is %2F)"
 _ONE_SELECT = "write one SELECT that only reads"
 _ROWS_AT_ONCE, _VALUES_AT_ONCE = 2**15, 2**20
 _IN_MEMORY = 2**26
-_CONNECT_SECONDS = 10
-_HOST = re.compile(r"[A-Za-z0-9._:-]+")
+_MOST_SECONDS = 600
+"""A query that takes longer is ended; a PostgreSQL URL may set another ``statement_timeout`` in its options."""
 _READS = frozenset(
     {sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_FUNCTION, sqlite3.SQLITE_RECURSIVE}
 )
@@ -91,47 +85,27 @@ class Database:
     @property
     def label(self) -> str:
         """What errors call it: the kind, the host and the name, nothing that could be secret."""
-        url = self._parsed
-        host = (url.host or "") if url.port is None else f"{url.host}:{url.port}"
-        return f"{url.get_backend_name()}://{host}/{url.database or ''}"
+        return self._parsed.label
 
     @property
     def name(self) -> str:
         """The name of the database."""
-        return Path(self._parsed.database or "").name
+        return Path(self._parsed.database).name
 
     @property
     def file(self) -> Path | None:
         """The SQLite file, absolute."""
-        is_file = self._parsed.get_backend_name() == _SQLITE
-        return (self.folder / str(self._parsed.database)).absolute() if is_file else None
+        url = self._parsed
+        return (self.folder / url.database).absolute() if url.kind == SQLITE else None
 
     @cached_property
-    def _parsed(self) -> URL:
-        from sqlalchemy import make_url  # takes a while, and few need it
-        from sqlalchemy.exc import ArgumentError
-
-        # What is not understood may be a part of the password: such errors quote nothing.
-        try:
-            url = make_url(self.url)
-        except (ArgumentError, ValueError):
-            raise UsageError(f"data: got no database URL, expected {_EXPECTED}; {_ENCODE}.") from None
-        if url.drivername == "postgres":
-            url = url.set(drivername=_POSTGRESQL)
-        kind, _, driver = url.drivername.partition("+")
-        if driver not in _DRIVERS.get(kind, ()):
-            raise UsageError(
-                f"data: got a URL of another kind of database, expected {_EXPECTED}; export the rows of "
-                "other databases to a .parquet file."
-            )
-        more = url.host or url.username or url.query
-        if kind == _SQLITE and (more or url.database in (None, "", ":memory:")):
+    def _parsed(self) -> DatabaseUrl:
+        url = DatabaseUrl.of(self.url, role="data")
+        if url.kind == SQLITE and not url.only_a_file:
             raise UsageError(
                 "data: got an SQLite URL without a file or with more than a file, expected sqlite:///FILE "
                 "(three slashes, four before an absolute path); correct it."
             )
-        if kind == _POSTGRESQL and (_odd(url.host) or "@" in (url.database or "")):
-            raise UsageError(f"data: got a database URL with an odd host, expected {_EXPECTED}; {_ENCODE}.")
         return url
 
     def open(self) -> SqlTable:
@@ -145,50 +119,38 @@ class Database:
             If the database cannot be reached, refuses the query or breaks off.
         """
         copy = _Copy()
-        with self._connected() as connection, self._saying(_ONE_SELECT):
-            # A cursor at the server, and % and : in the query are just characters.
-            options = {"stream_results": True, "no_parameters": True}
-            result = connection.exec_driver_sql(self.query, execution_options=options)
-            if not result.returns_rows or result.cursor is None:
+        with self._cursor() as cursor, self._saying(_ONE_SELECT):
+            cursor.execute(self.query)
+            if cursor.description is None:
                 raise DataError(f"{self.label}: got a statement without rows, expected rows; {_ONE_SELECT}.")
-            names = tuple(str(column[0]) for column in result.cursor.description)
+            names = tuple(str(column[0]) for column in cursor.description)
             at_once = max(1, min(_ROWS_AT_ONCE, _VALUES_AT_ONCE // len(names)))
-            for rows in result.yield_per(at_once).partitions(at_once):
+            while rows := cursor.fetchmany(at_once):
                 copy.add([to_arrow(_simple(column)) for column in zip(*rows, strict=True)])
         return SqlTable(label=self.label, names=names, copy=copy)
 
     @contextmanager
-    def _connected(self) -> Iterator[Connection]:
-        try:
-            engine = self._engine()
-        except ImportError:
+    def _cursor(self) -> Iterator[Any]:
+        """A cursor that reads only, and not for ever; at PostgreSQL one of the server, which takes one SELECT."""
+        file = self.file
+        if file is not None and not file.is_file():
             raise UsageError(
-                f"{self.label}: got a PostgreSQL URL without the package psycopg, expected it to be "
-                "installed; run: pip install 'fedassay[postgres]'."
-            ) from None
+                f"data: got {str(file)!r}, which does not exist, expected a database file; check the path."
+            )
         with self._saying("check the URL, the password and the network"):
-            connection = engine.connect()
-        with connection:
-            yield connection
-
-    def _engine(self) -> Engine:
-        from sqlalchemy import create_engine
-        from sqlalchemy.pool import NullPool
-
-        url, file = self._parsed, self.file
-        if file is not None:
-            if not file.is_file():
-                raise UsageError(
-                    f"data: got {str(file)!r}, which does not exist, expected a database file; check the path."
+            connection: Any = self._parsed.connect() if file is None else _read_only(file)
+        with closing(connection):
+            if file is not None:
+                yield connection.cursor()
+                return
+            with self._saying("check the URL, the password and the network"):
+                connection.read_only = True
+                connection.execute(
+                    f"SELECT set_config('statement_timeout', '{_MOST_SECONDS}s', true) "
+                    "WHERE current_setting('statement_timeout') = '0'"
                 )
-            return create_engine("sqlite://", creator=lambda: _read_only(file), poolclass=NullPool)
-        patience = {} if "connect_timeout" in url.query else {"connect_timeout": _CONNECT_SECONDS}
-        return create_engine(
-            url.set(drivername="postgresql+psycopg"),
-            connect_args=patience,
-            execution_options={"postgresql_readonly": True},
-            poolclass=NullPool,
-        )
+            with connection.cursor(name="rows") as cursor:
+                yield cursor
 
     @contextmanager
     def _saying(self, fix: str) -> Iterator[None]:
@@ -196,34 +158,27 @@ class Database:
 
         Without the cause: tracebacks of drivers show their arguments, the statement and sometimes rows.
         """
-        from sqlalchemy.exc import DBAPIError
-
         try:
             yield
         except (FedassayError, MemoryError):
             raise
         except Exception as problem:
-            said = problem.orig if isinstance(problem, DBAPIError) and problem.orig is not None else problem
-            reason = (str(said).strip().splitlines() or [type(said).__name__])[0][:160]
+            reason = first_line(problem)
             raise DataError(
                 f"{self.label}: got an error from the database ({reason}), expected rows; {fix}."
             ) from None
 
 
-def _odd(host: str | None) -> bool:
-    return bool(host) and _HOST.fullmatch(host or "") is None
-
-
 def _read_only(file: Path) -> sqlite3.Connection:
-    """An SQLite connection that reads this file and does nothing else, such as writing a copy of it."""
+    """An SQLite connection that reads this file, for some time, and does nothing else, such as writing a copy of it."""
 
-    def permit(action: int, subject: str | None, *_: object) -> int:
-        # The setting is what SQLAlchemy looks at when it connects.
-        looks = action == sqlite3.SQLITE_PRAGMA and subject == "read_uncommitted"
-        return sqlite3.SQLITE_OK if looks or action in _READS else sqlite3.SQLITE_DENY
+    def permit(action: int, *_: object) -> int:
+        return sqlite3.SQLITE_OK if action in _READS else sqlite3.SQLITE_DENY
 
     connection = sqlite3.connect(f"{file.as_uri()}?mode=ro", uri=True)
     connection.set_authorizer(permit)
+    end = time.monotonic() + _MOST_SECONDS
+    connection.set_progress_handler(lambda: time.monotonic() > end, 100_000)
     return connection
 
 

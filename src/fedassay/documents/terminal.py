@@ -7,12 +7,12 @@ from collections.abc import Sequence
 
 from rich import box
 from rich.console import Console
-from rich.markup import escape
 from rich.panel import Panel
 from rich.table import Table
 
 from fedassay.documents import budget, figures, report
 from fedassay.documents.blocks import Cell, Document, SentenceBlock, TableBlock, table
+from fedassay.protocol.texts import printable
 
 _UNBROKEN = re.compile(r"\S+ to\b|\S+")
 """What a line should not end within: words, and the first half of an interval."""
@@ -33,11 +33,11 @@ def render(document: Document, console: Console) -> None:
 
     if is_study:
         model = document["parameters"].get("model")
-        say(f"[bold]{escape(report.heading(document))}[/]{f': {escape(model)}' if model else ''}")
+        say(f"[bold]{printable(report.heading(document))}[/]{f': {printable(model)}' if model else ''}")
     if report.verdict(document).text:
         say(_verdict(document))
     for warning in document["warnings"]:
-        say(f"[yellow]Warning:[/] {escape(warning)}")
+        say(f"[yellow]Warning:[/] {printable(warning)}")
     if is_study:
         print_table(_key_numbers(document), console)
     for section in () if is_study else report.sections(document):
@@ -45,15 +45,15 @@ def render(document: Document, console: Console) -> None:
             if isinstance(block, TableBlock):
                 print_table(block, console)
             elif isinstance(block, SentenceBlock):
-                say(f"{escape(block.text)}\n")
+                say(f"{printable(block.text)}\n")
     say(_run(document))
-    console.print(Panel(escape(document["privacy"]["statement"]), title="Privacy", title_align="left"))
+    console.print(Panel(printable(document["privacy"]["statement"]), title="Privacy", title_align="left"))
     if is_study:
         say(f"[bold]{report.NEXT_STEPS}[/]")
         for text, command in report.next_steps(document):
-            say(f"- {escape(text)}")
+            say(f"- {printable(text)}")
             if command:
-                say(f"    {escape(command)}", soft_wrap=True)
+                say(f"    {printable(command)}", soft_wrap=True)
         say("\nTables and plots: report.html. Every number: result.json.")
 
 
@@ -67,28 +67,28 @@ def _verdict(document: Document) -> str:
     """That of a task has its first words in green or yellow; that of a study is a paragraph."""
     verdict = report.verdict(document)
     if report.is_study(document):
-        return escape(verdict.text)
+        return printable(verdict.text)
     word, colon, why = verdict.text.partition(":")
-    return f"[bold {'green' if verdict.is_good else 'yellow'}]{escape(word + colon)}[/]{escape(why)}"
+    return f"[bold {'green' if verdict.is_good else 'yellow'}]{printable(word + colon)}[/]{printable(why)}"
 
 
 def print_table(block: TableBlock, console: Console) -> None:
     """Print a table and its notes. Columns wrap between words and are never cut as long as words fit."""
     made = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 0, 0, _GAP - 1))
     for place, (name, width) in enumerate(zip(block.head, _widths(block, console.width), strict=True)):
-        made.add_column(escape(name), justify="right" if place else "left", width=width, overflow="fold")
+        made.add_column(printable(name), justify="right" if place else "left", width=width, overflow="fold")
     for row in block.rows:
         made.add_row(*(_markup(cell) for cell in row))
-    console.print(f"[bold]{escape(block.title)}[/]", highlight=False)
+    console.print(f"[bold]{printable(block.title)}[/]", highlight=False)
     if block.rows:
         console.print(made)
     for note in block.notes:
-        console.print(escape(note), highlight=False)
+        console.print(printable(note), highlight=False)
     console.print()
 
 
 def _markup(cell: Cell) -> str:
-    return escape(cell.text) + (f"\n[dim]{escape(cell.detail)}[/]" if cell.detail else "")
+    return printable(cell.text) + (f"\n[dim]{printable(cell.detail)}[/]" if cell.detail else "")
 
 
 def _widths(block: TableBlock, room: int) -> list[int]:

@@ -18,7 +18,7 @@ from fedassay.kernel.endpoint import Endpoint, EndpointStore, Memories
 from fedassay.kernel.envelope import Envelope, Refusal, Summaries, TrustModels, kind_of
 from fedassay.kernel.member_store import MemberStore
 from fedassay.privacy.ledger.charges import Charge, Ledger
-from fedassay.privacy.ledger.database import RefusedRequest, SiteRecords
+from fedassay.privacy.ledger.refusals import RefusedRequest, SiteRecords
 from fedassay.privacy.policy.judgement import Policy, PolicyRequest
 from fedassay.privacy.randomness import SecureRandomness
 from fedassay.protocol.vocabulary import (

@@ -7,7 +7,6 @@ happened and leaves as one of the codes of `envelope.Refusal`.
 from __future__ import annotations
 
 import hashlib
-import logging
 import os
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field, replace
@@ -29,10 +28,11 @@ from fedassay.kernel.envelope import Envelope, Refusal, Summaries, TrustModels
 from fedassay.privacy.randomness import SecureRandomness
 from fedassay.protocol import wire
 from fedassay.protocol.files import Lock, sync_folder
+from fedassay.protocol.texts import SafeLogger
 from fedassay.protocol.vocabulary import Memory, Message, Part, PartyKeys
 from fedassay.trust.question import DOUBT
 
-log = logging.getLogger("fedassay.kernel.endpoint")
+log = SafeLogger("fedassay.kernel.endpoint")
 
 KEPT_EXCHANGES = 4
 """Replies of older exchanges are forgotten; a question about one of those is refused, not answered anew."""
@@ -226,13 +226,14 @@ class Endpoint(ABC):
         except Exception as error:  # the boundary of a site: whatever happened leaves as a fixed code
             self.reason = error
             code = _code(error)
-            log.warning("%s refuses (%s): %s", self.name, code, error, exc_info=code is Refusal.INTERNAL)
+            say = log.failure if code is Refusal.INTERNAL else log.warning
+            say("%s refuses (%s): %s", self.name, code, error)
             try:
                 self.note_refusal(opened, asker, code, error)
             except LedgerUnusable as unusable:
                 log.warning("%s: the refusal could not be recorded: %s", self.name, unusable)
             except Exception:  # nothing leaves but the code, whatever became of the note
-                log.exception("%s: the refusal could not be recorded", self.name)
+                log.failure("%s: the refusal could not be recorded", self.name)
             refusal = envelope.pack_refusal(sender=self.name, code=code)
             return refusal if opened is None else self._sealed(refusal, opened, data)
 

@@ -23,6 +23,7 @@ from typing import Any, NamedTuple, TypeVar, cast
 from fedassay.crypto.keys import KEY_BYTES, KeyPair, context, is_usable, seal, unseal
 from fedassay.errors import FedassayError, ProtocolError
 from fedassay.protocol import wire
+from fedassay.protocol.texts import require_name
 from fedassay.protocol.vocabulary import (
     All,
     Budget,
@@ -174,7 +175,7 @@ def open_request(data: bytes, *, summaries: Summaries, trust_models: TrustModels
     plans = tuple(_rebuild_plan(plan, trust, summaries) for plan in described)
     if sum(plan.measured.length for plan in plans) > LONGEST_ANSWER:
         raise ProtocolError(f"request: it asks for more than {LONGEST_ANSWER:,} numbers.")
-    tasks = tuple(str(task) for task in _typed(outer, "tasks", list))
+    tasks = tuple(require_name(str(task), "task") for task in _typed(outer, "tasks", list))
     if not plans or len(tasks) != len(plans):
         raise ProtocolError("request: it asks nothing, or its lists differ in length.")
     request = Request(
@@ -182,7 +183,7 @@ def open_request(data: bytes, *, summaries: Summaries, trust_models: TrustModels
         plans=plans,
         cohort=_typed(outer, "cohort", int),
         leg=_typed(outer, "leg", int),
-        recipient=_typed(outer, "recipient", str),
+        recipient=require_name(_typed(outer, "recipient", str), "recipient"),
         message=_typed(outer, "message", dict),
     )
     if len(request.exchange) != 16 or not 0 <= request.leg < LONGEST_EXCHANGE:
@@ -190,7 +191,7 @@ def open_request(data: bytes, *, summaries: Summaries, trust_models: TrustModels
     reply_key = _typed(outer, "reply_key", bytes)
     if not is_usable(reply_key):
         raise ProtocolError("request: its key for replies is not usable.")
-    study = _typed(outer, "study", str)
+    study = require_name(_typed(outer, "study", str), "study")
     return Envelope(study=study, trust=trust, tasks=tasks, request=request, reply_key=reply_key)
 
 

@@ -20,7 +20,6 @@ is deleted does not mean that the disk forgets it: use an encrypted one.)
 
 from __future__ import annotations
 
-import logging
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -30,6 +29,7 @@ from fedassay.kernel.endpoint import Conversation, Endpoint, EndpointStore, writ
 from fedassay.kernel.envelope import Envelope, Summaries, TrustModels
 from fedassay.protocol import wire
 from fedassay.protocol.files import Lock, sync_folder
+from fedassay.protocol.texts import SafeLogger
 from fedassay.protocol.vocabulary import Message, PartyKeys, Randomness
 from fedassay.summaries import CATALOGUE
 from fedassay.trust import TRUST_MODELS
@@ -132,7 +132,7 @@ def forget_old(folder: Path) -> None:
 
 # --- a second server (helper) -------------------------------------------------------------------------------
 
-log = logging.getLogger("fedassay.kernel.helper")
+log = SafeLogger("fedassay.kernel.helper")
 
 
 KEPT_EXCHANGES = 64

@@ -53,8 +53,9 @@ from fedassay.errors import DataError, PolicyRefusal, UsageError
 from fedassay.kernel.client import Client, Site
 from fedassay.kernel.endpoint import FileStore, kept_secret, write_durably
 from fedassay.kernel.member_store import MemberStore
-from fedassay.privacy.ledger.database import DatabaseLedger, DatabaseRecords
+from fedassay.privacy.ledger.database import DatabaseLedger
 from fedassay.privacy.ledger.place import Place
+from fedassay.privacy.ledger.refusals import DatabaseRecords
 from fedassay.privacy.policy.file import PolicyFile, RefuseAll, Vocabulary, policy_of
 from fedassay.privacy.policy.judgement import Policy
 from fedassay.privacy.randomness import SecureRandomness
@@ -176,7 +177,7 @@ class SiteFile:
             split_key=key,
             roles=frozenset(self.columns),
             holdings=holdings,
-            records=DatabaseRecords(self.ledger, anchor=anchor),
+            records=DatabaseRecords(self.ledger),
             prekeys=prekeys.copied() if rehearsal else prekeys,
             # Among peers the coordinator is nobody: with it, two clients would pass for three.
             credentials=self.credentials.among(set(self.credentials.roster) - {COORDINATOR}),

@@ -13,7 +13,7 @@ from fedassay.kernel.envelope import Refusal
 from fedassay.kernel.helper import Helper
 from fedassay.kernel.run import Runtime
 from fedassay.privacy.ledger.charges import MemoryLedger
-from fedassay.privacy.ledger.database import SiteRecords
+from fedassay.privacy.ledger.refusals import SiteRecords
 from fedassay.privacy.policy.judgement import AllowAll, Policy
 from fedassay.privacy.randomness import SecureRandomness, SimulatedRandomness
 from fedassay.protocol.vocabulary import Rows

@@ -2,8 +2,7 @@
 
 The tables of a ledger, their versions, and the steps from each version to the next.
 
-The hashes of records cover their content, not the tables: steps may add columns and indexes around it. Kept free of
-imports at the top, because SQLAlchemy takes a while and few commands need it.
+The hashes of records cover their content, not the tables: steps may add columns and indexes around it.
 """
 
 from __future__ import annotations
@@ -13,23 +12,21 @@ import os
 import threading
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from fedassay.errors import FedassayError, LedgerUnusable, UsageError
 from fedassay.privacy.ledger.chain import Anchor, Head, HeldAnchor, Record, follow, intact, record_after
-from fedassay.privacy.ledger.place import Place
-
-if TYPE_CHECKING:
-    from sqlalchemy import Connection
-
+from fedassay.privacy.ledger.place import LedgerConnection, Place
+from fedassay.protocol.databases import database_errors
 
 # --- the tables of a ledger ---------------------------------------------------------------------------------
 
 RECORDS, VERSION = "fedassay_ledger_records", "fedassay_ledger_version"
+REFUSALS = "fedassay_ledger_refusals"
 
 STEPS: tuple[tuple[str, ...], ...] = (
     (
@@ -40,11 +37,13 @@ STEPS: tuple[tuple[str, ...], ...] = (
     ),
     # A request that is sent again must be found among many records, and must not be recorded twice.
     (f"CREATE UNIQUE INDEX {RECORDS}_by_id ON {RECORDS} (kind, id)",),
+    # What was refused is no part of the chain.
+    (f"CREATE TABLE {REFUSALS} (number BIGINT NOT NULL PRIMARY KEY, content TEXT NOT NULL)",),
 )
 """What makes version 1 from nothing, version 2 from version 1, and so on; never changed, only added to."""
 
 
-def upgrade(connection: Connection, *, label: str, to: int = len(STEPS)) -> None:
+def upgrade(connection: LedgerConnection, *, label: str, to: int = len(STEPS)) -> None:
     """Bring the tables to the newest version, inside the caller's transaction.
 
     Raises
@@ -54,32 +53,28 @@ def upgrade(connection: Connection, *, label: str, to: int = len(STEPS)) -> None
     UsageError
         If the file is a database of something else.
     """
-    from sqlalchemy import text
-
-    found = version_of(connection, label=label)
-    for statement in (one for step in STEPS[found:to] for one in step):
-        connection.execute(text(statement))
-    if found < to:
-        connection.execute(text(f"UPDATE {VERSION} SET version = {to}"))
+    version = version_of(connection, label=label)
+    for statement in (statement for step in STEPS[version:to] for statement in step):
+        connection.execute(statement)
+    if version < to:
+        connection.execute(f"UPDATE {VERSION} SET version = {to}")
 
 
-def version_of(connection: Connection, *, label: str) -> int:
+def version_of(connection: LedgerConnection, *, label: str) -> int:
     """The version of the tables, 0 if there are none; raises as `upgrade` does."""
-    from sqlalchemy import inspect, text
-
-    names = inspect(connection).get_table_names()
+    names = [name for (name,) in connection.execute(connection.tables_query)]
     if VERSION not in names:
-        if names and connection.dialect.name == "sqlite":
+        if names and connection.others_matter:
             raise UsageError(
                 f"{label}: got a database of something else, expected a ledger; give another file."
             )
         return 0
-    found = int(connection.scalar(text(f"SELECT version FROM {VERSION}")) or 0)
-    if found > len(STEPS):
+    ((version,),) = list(connection.execute(f"SELECT version FROM {VERSION}")) or [(0,)]
+    if version > len(STEPS):
         raise LedgerUnusable(
-            f"{label}: the ledger has version {found}, this fedassay knows up to {len(STEPS)}; upgrade fedassay."
+            f"{label}: the ledger has version {version}, this fedassay knows up to {len(STEPS)}; upgrade fedassay."
         )
-    return found
+    return int(version)
 
 
 # --- a durable ----------------------------------------------------------------------------------------------
@@ -116,7 +111,7 @@ class Book:
         """Of all records that were checked, one after the other."""
         self._learn = learn
         self._mutex = threading.Lock()
-        self._connection: Connection | None = None
+        self._connection: LedgerConnection | None = None
         self._prepared = False
         self._file, self._verified = (-1, -1), (-1, -1)
         _books.add(self)
@@ -176,26 +171,35 @@ class Book:
         self._prepared = True
 
     @contextmanager
-    def _begun(self) -> Iterator[Connection]:
+    def _begun(self) -> Iterator[LedgerConnection]:
         """A transaction of the database; a connection that has broken since the last time is replaced."""
-        from sqlalchemy.exc import DBAPIError
-
         kept = self._connection is not None
+        connection = self._connected()
         try:
-            begun = self._connected().begin()
-        except DBAPIError as error:
+            connection.begin()
+        except database_errors():
+            broken = connection.broken
             self._disconnect()
-            if not (kept and error.connection_invalidated):
+            if not (kept and broken):
                 raise
-            begun = self._connected().begin()
+            connection = self._connected()
+            connection.begin()
         try:
-            with begun:
-                yield self._connected()
-        except DBAPIError:
+            yield connection
+        except BaseException as problem:
+            if isinstance(problem, database_errors()):
+                self._disconnect()
+            else:
+                with suppress(*database_errors()):
+                    connection.end(commit=False)
+            raise
+        try:
+            connection.end(commit=True)
+        except database_errors():
             self._disconnect()
             raise
 
-    def _connected(self) -> Connection:
+    def _connected(self) -> LedgerConnection:
         if self._connection is None:
             self._connection = self.place.connect()
             self._file = self.place.identity()
@@ -206,7 +210,7 @@ class Book:
         if connection is not None:
             connection.close()
 
-    def _catch_up(self, connection: Connection) -> None:
+    def _catch_up(self, connection: LedgerConnection) -> None:
         """Check and learn what others have recorded since the last time; everything, if the file is another one."""
         label, known = self.place.label, self.head
         for outside in _rows(connection, "sequence < 1"):
@@ -230,7 +234,7 @@ class Book:
             raise _lost(label, self.head)
         self._verified = self._file
 
-    def _compare(self, connection: Connection, held: HeldAnchor, *, adopt: bool) -> None:
+    def _compare(self, connection: LedgerConnection, held: HeldAnchor, *, adopt: bool) -> None:
         """Refuse a book that lacks the anchored record; anchor one that is new."""
         anchored = held.read()
         if anchored is None:
@@ -243,7 +247,7 @@ class Book:
         elif self._found(connection, anchored) != anchored:
             raise _lost(self.place.label, anchored)
 
-    def _found(self, connection: Connection, head: Head) -> Head:
+    def _found(self, connection: LedgerConnection, head: Head) -> Head:
         """What is recorded, whole, at the sequence number of this head."""
         if not head.sequence:
             return Head()
@@ -273,11 +277,11 @@ class Book:
 class Transaction:
     """What may be done while nobody else uses a book."""
 
-    connection: Connection
+    connection: LedgerConnection
     book: Book
     appended: list[Record]
 
-    def __init__(self, *, connection: Connection, book: Book) -> None:
+    def __init__(self, *, connection: LedgerConnection, book: Book) -> None:
         object.__setattr__(self, "connection", connection)
         object.__setattr__(self, "book", book)
         object.__setattr__(self, "appended", [])
@@ -309,12 +313,10 @@ class Transaction:
 
     def restore(self, records: Sequence[Record]) -> None:
         """Add records as they are; they must follow the last one."""
-        from sqlalchemy import text
-
         if records:
             values = ", ".join(f":{name}" for name in _COLUMNS.split(", "))
-            insert = text(f"INSERT INTO {RECORDS} ({_COLUMNS}) VALUES ({values})")
-            self.connection.execute(insert, [asdict(record) for record in records])
+            insert = f"INSERT INTO {RECORDS} ({_COLUMNS}) VALUES ({values})"
+            self.connection.execute_many(insert, [asdict(record) for record in records])
             self.appended.extend(records)
 
 
@@ -328,12 +330,10 @@ def copy_book(place: Place, anchor: Path, to: Path) -> None:
         work.restore(records)
 
 
-def _rows(connection: Connection, condition: str, **values: Any) -> Iterator[Record]:
-    from sqlalchemy import text
-
-    query = text(f"SELECT {_COLUMNS} FROM {RECORDS} WHERE {condition} ORDER BY sequence")
+def _rows(connection: LedgerConnection, condition: str, **values: Any) -> Iterator[Record]:
+    query = f"SELECT {_COLUMNS} FROM {RECORDS} WHERE {condition} ORDER BY sequence"
     for row in connection.execute(query, values):
-        yield Record(**row._mapping)
+        yield Record(**dict(zip(_COLUMNS.split(", "), row, strict=True)))
 
 
 def _lost(label: str, head: Head) -> LedgerUnusable:

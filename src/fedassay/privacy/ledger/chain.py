@@ -28,8 +28,8 @@ from fedassay.privacy.ledger.charges import Charge
 from fedassay.protocol.files import sync_folder
 from fedassay.protocol.vocabulary import Neighbours, Part, Unit
 
-CHARGE, REFUSED = "charge", "refused"
-"""The kinds of records: a charge, a refused request."""
+CHARGE = "charge"
+"""The kind of a record, of which there is one so far."""
 
 _LINE = b"fedassay ledger record 1\n"
 _LONGEST_ID = 500
@@ -96,7 +96,7 @@ def record_after(head: Head, *, kind: str, id: str | None, body: Mapping[str, An
 
     Examples
     --------
-    >>> first = record_after(Head(), kind="refused", id=None, body={"code": "policy"}, time="2026-01-01T00:00:00Z")
+    >>> first = record_after(Head(), kind="charge", id="1", body={"scale": 2.0}, time="2026-01-01T00:00:00Z")
     >>> first.sequence, first.previous == Head().hash, first.hash == digest(first.previous, first.content)
     (1, True, True)
     """

@@ -1,8 +1,7 @@
 """The ledger of a site or a coordinator: in an SQLite file, or in PostgreSQL where several coordinators share it.
 
-What a site remembers besides its charges: what it has refused.
-
-The sets of clients whose exact totals it has helped to open are where its answers are (`member_store`).
+What it has refused stands beside it (`refusals`); the sets of clients whose exact totals it has helped to open are
+where its answers are (`member_store`).
 
 Running sums of what was spent on each data set, so that a charge need not look at all the earlier ones.
 
@@ -14,18 +13,18 @@ composition computed, from how many releases of each kind there are. So the answ
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from collections.abc import Sequence
+from dataclasses import fields
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from fedassay.errors import LedgerUnusable, UsageError
+from fedassay.errors import UsageError
 from fedassay.privacy import accounting, renyi
 from fedassay.privacy.ledger.book import Book
-from fedassay.privacy.ledger.chain import CHARGE, REFUSED, Record, body_of, charge_of, id_text
+from fedassay.privacy.ledger.chain import CHARGE, Record, body_of, charge_of, id_text
 from fedassay.privacy.ledger.charges import (
     NAMES,
     Charge,
@@ -39,36 +38,6 @@ from fedassay.privacy.ledger.charges import (
 from fedassay.privacy.ledger.place import Place
 from fedassay.protocol.arrays import Floats
 from fedassay.protocol.vocabulary import ATOMS, Budget, Neighbours, Part, Unit
-
-# --- what a site remembers besides its charges --------------------------------------------------------------
-
-
-@dataclass(frozen=True, kw_only=True)
-class RefusedRequest:
-    """One line of a site's log of refusals. `time` is UTC, ISO 8601; `code` is what left the site, `reason` did not."""
-
-    time: str
-    exchange: str
-    study: str
-    asker: str | None
-    code: str
-    reason: str
-
-
-class SiteRecords:
-    """Refusals that are kept as long as this process: for simulations."""
-
-    def __init__(self) -> None:
-        self._refusals: list[RefusedRequest] = []
-
-    def refused(self, refusal: RefusedRequest) -> None:
-        """Add to the log of refusals."""
-        self._refusals.append(refusal)
-
-    def refusals(self) -> Sequence[RefusedRequest]:
-        """The log, oldest first."""
-        return tuple(self._refusals)
-
 
 # --- running sums of what was spent on each data set --------------------------------------------------------
 
@@ -285,50 +254,3 @@ def anchor_of(place: Place, anchor: Path | None) -> Path:
             f"ledger {place.label}: got a file that ends in .head, which is for its head; give another name."
         )
     return anchor.absolute()
-
-
-# --- what a site remembers besides its charges --------------------------------------------------------------
-
-
-class DatabaseRecords(SiteRecords):
-    """Refusals, durable when `refused` returns, and hash-chained with the charges of the same place.
-
-    Parameters
-    ----------
-    place, anchor : as for `DatabaseLedger`; give both the same.
-    """
-
-    def __init__(self, place: str | Path, *, anchor: Path | None = None) -> None:
-        found = Place.of(place)
-        self._book = Book(found, anchor_of(found, anchor), _check)
-
-    def __repr__(self) -> str:
-        return f"DatabaseRecords({self._book.place.label})"
-
-    def refused(self, refusal: RefusedRequest) -> None:
-        """See `SiteRecords`."""
-        with self._book.transaction() as work:
-            work.append(REFUSED, [(None, asdict(refusal))])
-
-    def refusals(self) -> Sequence[RefusedRequest]:
-        """See `SiteRecords`."""
-        self._book.read()
-        return tuple(refusal_of(one.body) for one in self._book.stored() if one.kind == REFUSED)
-
-
-def _check(record: Record) -> None:
-    """Raise for a refusal that cannot be read."""
-    if record.kind == REFUSED:
-        refusal_of(record.body)
-
-
-def refusal_of(body: Mapping[str, Any]) -> RefusedRequest:
-    """The refused request that was recorded."""
-    if not all(isinstance(value, str | None) for value in body.values()):
-        raise LedgerUnusable("ledger: got a refusal whose fields are no texts, expected texts.")
-    try:
-        return RefusedRequest(**body)
-    except TypeError:
-        raise LedgerUnusable(
-            "ledger: got a refusal that this fedassay cannot read, expected one of its own or older; upgrade fedassay."
-        ) from None

@@ -10,7 +10,6 @@ from that file and from nowhere else: nothing that a run sends can name a path o
 from __future__ import annotations
 
 import fcntl
-import logging
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -29,6 +28,7 @@ from fedassay.kernel.envelope import MOST_PREKEYS, Refusal
 from fedassay.kernel.helper import Helper, ServerStore
 from fedassay.kernel.sites import SiteFile, read_roster, read_toml
 from fedassay.privacy.randomness import SecureRandomness
+from fedassay.protocol.texts import SafeLogger
 from fedassay.protocol.vocabulary import COORDINATOR
 from fedassay.runtimes.flower.post import HELLO, REQUEST, Frame, opened_request, signed_reply
 from fedassay.runtimes.flower.runtime import answer_hello
@@ -112,7 +112,7 @@ def _helper(path: Path) -> Node:
 # --- the ClientApp ------------------------------------------------------------------------------------------
 
 
-log = logging.getLogger("fedassay.flower")
+log = SafeLogger("fedassay.flower")
 
 Handler = Callable[[Message, Context], Message]
 _Read = Callable[[Mapping[str, Any]], Node]
@@ -136,8 +136,9 @@ def _handler(read: _Read, reply: _Reply) -> Handler:
             request = opened_request(Frame.unpack(message), node.credentials, sender=COORDINATOR)
             frame = signed_reply(reply(node, request, context), node.credentials, request=request)
         except Exception as error:  # the boundary of a site: nothing but a fixed code may leave
-            log.warning("refused: %s", error, exc_info=not isinstance(error, ProtocolError))
-            code = Refusal.PROTOCOL if isinstance(error, ProtocolError) else Refusal.INTERNAL
+            malformed = isinstance(error, ProtocolError)
+            (log.warning if malformed else log.failure)("refused: %s", error)
+            code = Refusal.PROTOCOL if malformed else Refusal.INTERNAL
             frame = Frame(body=envelope.pack_refusal(sender="", code=code))
         return Message(frame.pack(), reply_to=message)
 

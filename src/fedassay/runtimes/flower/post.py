@@ -10,7 +10,6 @@ does not pass for a new one. In a simulation nobody has keys and nothing is sign
 from __future__ import annotations
 
 import hashlib
-import logging
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -20,6 +19,7 @@ from flwr.app import ConfigRecord, Message, RecordDict
 from flwr.serverapp import Grid
 
 from fedassay.errors import FederationError, ProtocolError
+from fedassay.protocol.texts import SafeLogger
 from fedassay.protocol.vocabulary import PartyKeys
 from fedassay.protocol.wire import LARGEST_MESSAGE
 
@@ -95,7 +95,7 @@ def _bound(body: bytes, request: bytes) -> bytes:
 
 # --- messages out -------------------------------------------------------------------------------------------
 
-log = logging.getLogger("fedassay.flower")
+log = SafeLogger("fedassay.flower")
 
 CLOCKS_APART = 3600.0
 """Seconds that a site's clock may be wrong before Flower takes its replies for expired."""

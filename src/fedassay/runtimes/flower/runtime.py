@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -12,12 +11,13 @@ from fedassay.crypto.keys import KeyPair
 from fedassay.errors import FederationError, ProtocolError
 from fedassay.kernel.endpoint import Endpoint
 from fedassay.protocol import wire
+from fedassay.protocol.texts import SafeLogger
 from fedassay.protocol.vocabulary import Message, Party, Randomness
 from fedassay.runtimes.flower.post import HELLO, REQUEST, Frame, NodeLetter, Out, Post, opened_reply
 from fedassay.runtimes.messaging import MessagingRuntime
 from fedassay.runtimes.simulated import Progress, silent
 
-log = logging.getLogger("fedassay.flower")
+log = SafeLogger("fedassay.flower")
 
 LEG_TIMEOUT = 120.0
 NONCE_BYTES = 32

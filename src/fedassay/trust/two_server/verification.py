@@ -7,7 +7,6 @@ own, and the second one sees who passes before it says anything about it.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -20,6 +19,7 @@ from fedassay.crypto.keys import Secret
 from fedassay.crypto.sketch import Half
 from fedassay.errors import ProtocolError
 from fedassay.protocol import wire
+from fedassay.protocol.texts import SafeLogger
 from fedassay.protocol.vocabulary import LARGEST_ROWS_PER_CLIENT, Message, Randomness, Request
 from fedassay.trust.question import DOUBT
 from fedassay.trust.two_server import check
@@ -27,7 +27,7 @@ from fedassay.trust.two_server.check import KeyCounts
 from fedassay.trust.two_server.deposits import Deposits
 from fedassay.trust.two_server.messages import Channel, commitment, fields, require
 
-log = logging.getLogger("fedassay.two_server")
+log = SafeLogger("fedassay.two_server")
 
 _OTHER = "the other server"
 
