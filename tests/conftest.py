@@ -20,7 +20,7 @@ from stated import Verify
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 
-# What commands print is plain and 80 characters wide wherever tests are run. Typer looks when it is imported.
+# What commands print is plain and 80 characters wide wherever tests are run.
 for _name in (
     *("FORCE_COLOR", "NO_COLOR", "PY_COLORS", "CLICOLOR_FORCE", "GITHUB_ACTIONS"),
     *("TERMINAL_WIDTH", "LINES", "TTY_COMPATIBLE", "TTY_INTERACTIVE"),
