@@ -26,7 +26,7 @@ REASONS = {
 }
 """Short modules with a single importer, and why each is not a part of it.
 
-A module that is named by its place, as in a card, is imported when it is used: it needs no reason.
+Cards are found by their place, and modules that cards name are imported when they are used: these need no reason.
 """
 
 

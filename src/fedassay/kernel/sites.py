@@ -35,7 +35,6 @@ import hashlib
 import json
 import os
 import re
-import tomllib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
@@ -59,6 +58,7 @@ from fedassay.privacy.ledger.refusals import DatabaseRecords
 from fedassay.privacy.policy.file import PolicyFile, RefuseAll, Vocabulary, policy_of
 from fedassay.privacy.policy.judgement import Policy
 from fedassay.privacy.randomness import SecureRandomness
+from fedassay.protocol.toml_places import toml_content
 from fedassay.protocol.vocabulary import COORDINATOR, SECOND_SERVER, Budget, Rows
 from fedassay.summaries import CATALOGUE
 from fedassay.tasks.card import TASKS
@@ -220,7 +220,7 @@ def named_in_errors(path: Path) -> Iterator[None]:
 def read_toml(path: Path) -> dict[str, Any]:
     """The content of a TOML file, or a `UsageError`."""
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
+        return toml_content(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise UsageError(f"{path}: cannot be read ({error.strerror}).") from error
     except ValueError as error:

@@ -12,6 +12,7 @@ from bisect import bisect_right
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
+from typing import Any
 
 Key = tuple[str | int, ...]
 """The names that lead to an entry; a number is a place in an array."""
@@ -33,6 +34,20 @@ _STRINGS = tuple(
     )
 )
 """Strings of several lines first, which begin like empty ones. They may end in quotes of their own."""
+
+
+def toml_content(text: str) -> dict[str, Any]:
+    """What a TOML text holds; a `tomllib.TOMLDecodeError` also where it is nested too deeply to be read.
+
+    Examples
+    --------
+    >>> toml_content("name = 'spring'")
+    {'name': 'spring'}
+    """
+    try:
+        return tomllib.loads(text)
+    except RecursionError:
+        raise tomllib.TOMLDecodeError("it is nested too deeply") from None
 
 
 def key_places(text: str) -> Mapping[Key, KeyPlace]:

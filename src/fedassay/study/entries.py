@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 from fedassay.data.files import OPENERS
 from fedassay.errors import ParameterError, UsageError
 from fedassay.protocol.parameters import Parameter, meant, parameters
-from fedassay.protocol.toml_places import Key, KeyPlace, key_places, nearest_place
+from fedassay.protocol.toml_places import Key, KeyPlace, key_places, nearest_place, toml_content
 
 T = TypeVar("T")
 
@@ -56,7 +56,7 @@ class TomlDocument:
         """Parse the text of a file of this name."""
         text = text.replace("\r\n", "\n")
         try:
-            content = tomllib.loads(text)
+            content = toml_content(text)
         except tomllib.TOMLDecodeError as error:
             match = _PLACE.search(str(error))
             where = f", line {match[1]}, column {match[2]}" if match else ""

@@ -43,7 +43,7 @@ def oracle(
         return sm.OLS(rows["target"] - offset * rows["offset"], x / scale).fit(**options), scale
     added = rows["offset"] if offset else None
     logit = sm.Logit(rows["target"], x / scale, offset=added)
-    return logit.fit(disp=0, method="newton", tol=1e-13, maxiter=200, **options), scale
+    return logit.fit(disp=0, method="newton", tol=1e-10, maxiter=200, **options), scale
 
 
 def same(fit: RegressionFit, told: Any, scale: np.ndarray, within: float = 1e-8) -> None:

@@ -37,7 +37,6 @@ What cannot be understood refuses everything: a rule that was mistyped must not 
 from __future__ import annotations
 
 import base64
-import tomllib
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, fields
 from difflib import get_close_matches
@@ -48,7 +47,7 @@ from fedassay.errors import PolicyRefusal, UsageError
 from fedassay.privacy.policy.disclosure import profile_named
 from fedassay.privacy.policy.judgement import Policy, PolicyRequest
 from fedassay.privacy.policy.rules import EPSILONS, SHARES, WHOLE_NUMBERS, Allowed, SitePolicy, SummaryRule
-from fedassay.protocol.toml_places import key_places, nearest_place
+from fedassay.protocol.toml_places import key_places, nearest_place, toml_content
 from fedassay.protocol.vocabulary import Budget, Neighbours, Unit
 
 _NUMBERS = "numbers"
@@ -118,7 +117,7 @@ def parsed(data: bytes, vocabulary: Vocabulary, *, where: str) -> Policy:
     """The policy in the text of a file, or one that refuses everything and says why."""
     try:
         text = data.decode("utf-8")
-        content = tomllib.loads(text)
+        content = toml_content(text)
     except ValueError as error:
         return RefuseAll(reason=_refuses_all(f"{where}: is not TOML ({error})"))
     return policy_of(content, vocabulary, where=where, text=text)
