@@ -62,7 +62,7 @@ def test_a_name_or_a_folder_that_is_that_of_the_data_is_refused_before_anything_
     (sites.parent / "link").symlink_to("sites")
     before = names(sites)
     for chosen in ("sites", "link"):
-        error = refused(capsys, "init", "sites", "--yes", "--name", chosen)
+        error = refused(capsys, "init", "sites", "--yes", "--quiet", "--name", chosen)
         assert f"{chosen}: holds the study's data, expected another folder" in error
     assert not (sites.parent / "study.toml").exists()
     assert call(capsys, "init", "sites", "--yes", "--task", "evaluate", "--name", "spring")[0] == 0

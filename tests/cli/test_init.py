@@ -135,7 +135,7 @@ def test_what_is_wrong_is_one_sentence_and_nothing_is_written(
     if content is not None:
         path.write_text(content)
     out = tmp_path / "study.toml"
-    error = refused(capsys, "init", path, "--yes", "--out", out, *options)
+    error = refused(capsys, "init", path, "--yes", "--quiet", "--out", out, *options)
     assert words in error
     assert not out.exists()
 
@@ -171,7 +171,7 @@ def test_tasks_that_a_trust_model_does_not_answer_are_left_out(capsys: Any, tmp_
     assert study.names
     for task in left:
         assert f"Left out: {task}. " in said
-    error = refused(capsys, *options, "--force", "--task", sorted(left)[0])
+    error = refused(capsys, *options, "--quiet", "--force", "--task", sorted(left)[0])
     assert "two-server" in error
 
 

@@ -73,7 +73,8 @@ def test_who_does_not_leave_them_out_is_told_where_they_are(
     capsys: Any, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     type_in(monkeypatch, "", "", "", "", "no")
-    error = refused(capsys, "init", path)
+    code, _, error = call(capsys, "init", path)
+    assert code == 2
     assert "a missing value (line 5 of the file)" in plain(error)
 
 

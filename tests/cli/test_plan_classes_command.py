@@ -18,6 +18,7 @@ def test_a_plan_under_noise_in_words(capsys: Any, tmp_path: Path) -> None:
     file = tmp_path / "plan.json"
     code, out, err = call(
         capsys,
+        *("plan", "calibrate"),
         *(*DATA, *NOISE, "--delta", "1e-5", "--unit", "client", "--rows-per-client", "20"),
         *("--method", "temperature", "--solver", "fedavg"),
         *("--rounds", "2", "--participation", "0.5", "--target", "temperature=0.3", "--json", str(file)),

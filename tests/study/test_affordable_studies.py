@@ -167,7 +167,7 @@ def study(tasks: dict[str, dict[str, Any]] = SHARES, *, ledger: dict[str, Any], 
     return study_text(tasks, {"privacy": found, "ledger": {"place": LEDGER, "dataset": "rows", **ledger}})
 
 
-def refused(folder: Path, text: str, said: str = "", before: Charge | None = SPENT) -> str:
+def refused(folder: Path, text: str, said: str | None = None, before: Charge | None = SPENT) -> str:
     """Why this study is refused, on rows on which something was spent before."""
     place(folder, text)
     if before is not None:

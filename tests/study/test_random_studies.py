@@ -194,27 +194,28 @@ def plain_page(monkeypatch: pytest.MonkeyPatch) -> None:
     )
 
 
-def endings(examples: int, folder: Path) -> Counter[str]:
-    """How so many random studies ended."""
+def test_ten_random_studies(tmp_path: Path, plain_page: None) -> None:
     ended: Counter[str] = Counter()
 
-    @settings(max_examples=examples, database=None)
+    @settings(max_examples=10, database=None)
     @given(cases())
     def every(case: Case) -> None:
-        ended[assay(case, folder / "study")] += 1
+        ended[assay(case, tmp_path / "study")] += 1
 
     every()
-    return ended
-
-
-def test_ten_random_studies(tmp_path: Path, plain_page: None) -> None:
-    ended = endings(10, tmp_path)
     assert ended["ran"] >= 5, ended
 
 
 @pytest.mark.full
 def test_two_hundred_random_studies(tmp_path: Path, plain_page: None, verify: Verify) -> None:
-    ended = endings(400, tmp_path)
+    ended: Counter[str] = Counter()
+
+    @settings(max_examples=400, database=None)
+    @given(cases())
+    def every(case: Case) -> None:
+        ended[assay(case, tmp_path / "study")] += 1
+
+    every()
     assert ended["ran"] >= 200, ended
     others = ", ".join(f"{count} {how}" for how, count in sorted(ended.items()) if how != "ran")
     verify(
