@@ -12,8 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from binormal import InMemoryRows, Population, evidence_of
+from binormal import InMemoryRows, Population, release
 from fedassay.errors import UsageError
+from fedassay.estimation.evidence import Evidence
 from fedassay.estimation.heterogeneity import (
     LARGEST_VALUE,
     LARGEST_VARIANCE,
@@ -26,13 +27,20 @@ from fedassay.protocol import wire
 from fedassay.protocol.metrics import compared
 from fedassay.protocol.vocabulary import Batch, Protection
 from fedassay.summaries.fixed_point import SUMS
+from fedassay.summaries.score_histogram import ScoreHistogram
 from fedassay.summaries.site_sums import EligibleSites, SiteSums
 
+HISTOGRAM = ScoreHistogram(transform="mixed", height=15)
 POPULATION = Population(0.3, shift=0.3, stretch=1.3)
 
 
 def sample(rows: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
     return POPULATION.sample(rows, np.random.default_rng(seed))
+
+
+def evidence_of(scores: np.ndarray, labels: np.ndarray) -> Evidence:
+    released = release(HISTOGRAM, scores, labels)
+    return released.value.evidence(released.noise)
 
 
 @given(st.floats(-(2.0**76), 2.0**76), st.floats(-(2.0**76), 2.0**76))
