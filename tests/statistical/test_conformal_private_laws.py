@@ -126,7 +126,7 @@ def test_the_published_choice_covers_what_our_law_says(distribution: str) -> Non
     found = published_choice(10, 60, LEVEL, epsilon=5.0, candidates=CANDIDATES)
     rng, shares = np.random.default_rng(3), DISTRIBUTIONS[distribution]
     counts = np.cumsum(rng.multinomial(60, shares, (FEDERATIONS, 10)), axis=-1)
-    choices = chosen(published_losses(counts, found.q), 2.5, rng)
+    choices = chosen(published_losses(counts, found.target / 60), 2.5, rng)
     sample = np.minimum(1.0, np.cumsum(shares))[np.sort(choices, axis=1)[:, found.server_rank - 1]]
     assert shortfall(found.law, sample) < DISTANCE
     assert sample.mean() > LEVEL - margin_of_error(sample)

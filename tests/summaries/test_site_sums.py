@@ -12,8 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from binormal import InMemoryRows, Population, evidence_of
+from binormal import InMemoryRows, Population, release
 from fedassay.errors import UsageError
+from fedassay.estimation.evidence import Evidence
 from fedassay.estimation.heterogeneity import (
     LARGEST_VALUE,
     LARGEST_VARIANCE,
@@ -24,14 +25,21 @@ from fedassay.estimation.heterogeneity import (
 )
 from fedassay.protocol import wire
 from fedassay.protocol.metrics import compared
-from fedassay.protocol.vocabulary import Batch, Protection
+from fedassay.protocol.vocabulary import Batch
+from fedassay.summaries.score_histogram import ScoreHistogram
 from fedassay.summaries.site_sums import EligibleSites, SiteSums
 
+HISTOGRAM = ScoreHistogram(transform="mixed", height=15)
 POPULATION = Population(0.3, shift=0.3, stretch=1.3)
 
 
 def sample(rows: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
     return POPULATION.sample(rows, np.random.default_rng(seed))
+
+
+def evidence_of(scores: np.ndarray, labels: np.ndarray) -> Evidence:
+    released = release(HISTOGRAM, scores, labels)
+    return released.value.evidence(released.noise)
 
 
 @given(st.floats(LEAST_VARIANCE, LARGEST_VARIANCE), st.floats(-LARGEST_VALUE, LARGEST_VALUE))
@@ -95,12 +103,6 @@ def test_all_rounds_speak_of_the_same_rows() -> None:
     assert (
         SiteSums(metrics=("brier_score",)).read(again)["brier_score"] == SiteSums().read(first)["brier_score"]
     )
-
-
-@pytest.mark.parametrize("summary", [EligibleSites(height=6), SiteSums(metrics=("roc_auc",), tau2=(0.5,))])
-def test_it_cannot_be_pooled_before(summary: Any) -> None:
-    assert not summary.additive
-    assert summary.sensitivity(Protection()).l1 >= summary.length
 
 
 @pytest.mark.parametrize(

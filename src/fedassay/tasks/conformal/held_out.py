@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -67,12 +68,8 @@ class HeldOutQuestions:
             "classes": self._of_classes,
         }
         asked = {name: of for name, of in questions.items() if of is not None}
-        if each:
-            released = yield tuple(self._collect(of) for of in asked.values())
-        else:
-            released = yield tuple(
-                Sum(of=of, part=Part.HELD_OUT, share=1 / len(asked)) for of in asked.values()
-            )
+        ask = self._collect if each else partial(Sum, part=Part.HELD_OUT, share=1 / len(asked))
+        released = yield tuple(ask(of=of) for of in asked.values())
         answers: dict[str, Released[Any]] = dict(zip(asked, released, strict=True))
         first = answers["counts"]
 
