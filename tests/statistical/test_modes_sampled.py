@@ -17,10 +17,9 @@ from scipy import stats
 import fedassay
 from fedassay.data.federation import Federation, load
 from fedassay.errors import UsageError
-from fedassay.kernel.client import Client, Site
+from fedassay.kernel.client import Client
 from fedassay.kernel.run import Job, run
 from fedassay.privacy.ledger.charges import MemoryLedger
-from fedassay.privacy.policy.judgement import AllowAll
 from fedassay.privacy.randomness import SimulatedRandomness
 from fedassay.protocol.vocabulary import (
     All,
@@ -44,7 +43,7 @@ from fedassay.trust.secure_sum import SecureSum
 from fedassay.trust.server_dp import ServerDP
 from fedassay.trust.two_server.model import TwoServer
 from multiclass_rows import drawn
-from simulated_clients import clients_of
+from simulated_clients import clients_of, open_site
 from toys import TOY_SUMMARIES, Once, ThreeRounds
 
 FAR = 4.9
@@ -268,15 +267,7 @@ def story(mode: str, rate: float, seed: int) -> list[tuple[int, int, int]]:
     randomness = SimulatedRandomness(seed)
 
     def client(name: str) -> Client:
-        site = Site(
-            name=name,
-            dataset=name,
-            rows=lambda: FEDERATION.rows_of(name),
-            policy=AllowAll(),
-            ledger=MemoryLedger(None),
-            randomness=randomness.child(name),
-            split_key=bytes(32),
-        )
+        site = open_site(name, lambda: FEDERATION.rows_of(name), randomness.child(name))
         return Client(site, summaries={**CATALOGUE, **TOY_SUMMARIES})
 
     runtime: Any = (

@@ -12,12 +12,11 @@ import pytest
 from fedassay.crypto.keys import KEY_BYTES, KeyPair
 from fedassay.errors import FederationError, ProtocolError, TooFewClients, UnsupportedQuery, UsageError
 from fedassay.kernel import envelope
-from fedassay.kernel.client import Client, Site
+from fedassay.kernel.client import Client
 from fedassay.kernel.envelope import Refusal
 from fedassay.kernel.helper import Helper
 from fedassay.kernel.run import Job, run
 from fedassay.privacy.ledger.charges import MemoryLedger
-from fedassay.privacy.policy.judgement import AllowAll
 from fedassay.privacy.randomness import SimulatedRandomness
 from fedassay.protocol import wire
 from fedassay.protocol.vocabulary import Budget, Collect, Exchange, Request, Select, Setting, Sum, Vector
@@ -39,6 +38,7 @@ from shuffle_driver import (
     one_row,
     plan_of,
 )
+from simulated_clients import open_site
 from toys import CountsUpTo, InMemory, LargestValue, Once
 
 N = 20
@@ -452,15 +452,7 @@ def federation(budget: Budget | None = None) -> tuple[Faithful, dict[str, Memory
     source, ledgers = SimulatedRandomness(3), {name: MemoryLedger(budget) for name in ROWS}
 
     def client(name: str) -> Client:
-        site = Site(
-            name=name,
-            dataset=name,
-            rows=lambda: InMemory(ROWS[name]),
-            policy=AllowAll(),
-            ledger=ledgers[name],
-            randomness=source.child(name),
-            split_key=bytes(32),
-        )
+        site = open_site(name, lambda: InMemory(ROWS[name]), source.child(name), ledger=ledgers[name])
         return Client(site, summaries=SUMMARIES)
 
     helpers = [Helper(name, randomness=source.child(name), summaries=SUMMARIES) for name in SERVERS]

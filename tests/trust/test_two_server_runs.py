@@ -13,19 +13,19 @@ from hypothesis import strategies as st
 
 from fedassay.errors import FederationError, TooFewClients, UnsupportedQuery
 from fedassay.kernel import envelope
-from fedassay.kernel.client import Client, Site
+from fedassay.kernel.client import Client
 from fedassay.kernel.endpoint import EndpointStore, FileStore
 from fedassay.kernel.helper import Helper
 from fedassay.kernel.run import Job, run
 from fedassay.privacy import accounting
 from fedassay.privacy.ledger.charges import MemoryLedger
-from fedassay.privacy.policy.judgement import AllowAll
 from fedassay.privacy.randomness import SecureRandomness, SimulatedRandomness
 from fedassay.protocol import wire
 from fedassay.protocol.vocabulary import Budget, Neighbours, Points, Protection, Released, Setting, Sum
 from fedassay.runtimes.in_process.runtime import Faithful
 from fedassay.trust.two_server import relay as two_server_relay
 from fedassay.trust.two_server.model import TwoServer
+from simulated_clients import open_site
 from toys import InMemory, Once
 from two_server_driver import (
     ASKED,
@@ -347,15 +347,7 @@ def federation(store: EndpointStore | None = None, *, trust: type[TwoServer] = T
     source = SimulatedRandomness(3)
 
     def client(name: str) -> Client:
-        site = Site(
-            name=name,
-            dataset=name,
-            rows=lambda: InMemory(ROWS[name]),
-            policy=AllowAll(),
-            ledger=MemoryLedger(None),
-            randomness=source.child(name),
-            split_key=bytes(32),
-        )
+        site = open_site(name, lambda: InMemory(ROWS[name]), source.child(name))
         return Client(site, summaries=TOYS, trust_models={trust.name: trust})
 
     helpers = [
