@@ -15,6 +15,7 @@ import pytest
 from scipy import stats
 
 import fedassay
+from fedassay.data import selection
 from fedassay.data.federation import Federation, load
 from fedassay.errors import UsageError
 from fedassay.kernel.client import Client
@@ -209,7 +210,7 @@ def test_bounded_clients_have_the_same_law_in_both_modes(monkeypatch: pytest.Mon
     spread = aggregate.var(axis=0, ddof=1) / faithful.var(axis=0, ddof=1)
     assert ((spread > 1 / 3) & (spread < 3)).all()
     # Clients that use all of their rows point in other directions: noticed.
-    monkeypatch.setattr(totals, "limit_rows", lambda rows, most, randomness: (rows, 0))
+    monkeypatch.setattr(selection, "limit_rows", lambda rows, most, randomness: (rows, 0))
     everything = bounded("aggregate", 1)[0]
     error = faithful.std(axis=0, ddof=1) / np.sqrt(len(faithful))
     assert np.max(np.abs(faithful.mean(axis=0) - everything) / error) > FAR
