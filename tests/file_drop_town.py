@@ -109,6 +109,11 @@ class Town:
             ["contribute", str(self.drop), "--site", str(self.root / name / "site.toml"), *options]
         )
 
+    def contribute_all(self, names: Iterable[str] = ()) -> None:
+        """Let all sites answer, or some."""
+        for name in names or self.names:
+            assert self.contribute(name) == 0
+
     def aggregate(self, *arguments: object) -> int:
         key = self.root / "coordinator" / "coordinator.key"
         return run_command(
@@ -124,8 +129,7 @@ class Town:
         result = self.root / "result.json"
         for number in range(1, passes + 1):
             answering = [name for name in self.names if not (name == absent and since <= number <= until)]
-            for name in answering:
-                assert self.contribute(name) == 0
+            self.contribute_all(answering)
             closing = ["--close"] if len(answering) < len(self.names) else []
             assert self.aggregate("-q", "--json", result, *closing) == 0
             assert result.exists() == (number == passes)

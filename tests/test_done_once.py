@@ -125,8 +125,7 @@ def test_a_study_by_files_is_planned_once_and_its_letters_are_decoded_once(
     announced = counted(monkeypatch, study, "open_letter")
     opened = counted(monkeypatch, participant, "open_letter")
     read = counted(monkeypatch, envelope, "open_request")
-    for name in town.names:
-        assert town.contribute(name) == 0
+    town.contribute_all()
     assert (announced.calls, opened.calls, read.calls) == (3, 3, 3)  # at each site
     taken = counted(monkeypatch, runtime, "open_letter")
     assert town.aggregate("-q") == 0

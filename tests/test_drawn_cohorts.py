@@ -15,11 +15,10 @@ from scipy.stats import chi2
 from fedassay.data.federation import load
 from fedassay.errors import UsageError
 from fedassay.kernel import envelope
-from fedassay.kernel.client import Client, Site
+from fedassay.kernel.client import Client
 from fedassay.kernel.journal import FileJournal, Journal, MemoryJournal
 from fedassay.kernel.run import Job, run
 from fedassay.privacy.ledger.charges import MemoryLedger
-from fedassay.privacy.policy.judgement import AllowAll
 from fedassay.privacy.randomness import SimulatedRandomness
 from fedassay.protocol.vocabulary import All, Budget, Draw, Protection, Sample, Setting, Sum, TrustModel, Unit
 from fedassay.runtimes.in_process.runtime import Aggregate, Faithful
@@ -28,6 +27,7 @@ from fedassay.summaries.score_histogram import ScoreHistogram
 from fedassay.trust import TRUST_MODELS
 from fedassay.trust.plain import Plain
 from fedassay.trust.secure_sum import SecureSum
+from simulated_clients import open_site
 from toys import TOY_SUMMARIES, CountsUpTo, Once, Surprise
 
 CLIENTS = 5
@@ -55,15 +55,7 @@ def faithful(seed: int) -> Faithful:
     source = SimulatedRandomness(seed)
     return Faithful(
         Client(
-            Site(
-                name=name,
-                dataset=name,
-                rows=lambda name=name: FEDERATION.rows_of(name),
-                policy=AllowAll(),
-                ledger=MemoryLedger(None),
-                randomness=source.child(name),
-                split_key=bytes(32),
-            ),
+            open_site(name, lambda name=name: FEDERATION.rows_of(name), source.child(name)),
             summaries={**CATALOGUE, **TOY_SUMMARIES},
         )
         for name in NAMES

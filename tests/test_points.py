@@ -9,12 +9,11 @@ import pytest
 
 from fedassay.data.federation import load
 from fedassay.errors import BudgetExceeded, FederationError, UnsupportedQuery
-from fedassay.kernel.client import Client, Site
+from fedassay.kernel.client import Client
 from fedassay.kernel.helper import Helper
 from fedassay.kernel.journal import MemoryJournal
 from fedassay.kernel.run import Job, run
 from fedassay.privacy.ledger.charges import MemoryLedger
-from fedassay.privacy.policy.judgement import AllowAll
 from fedassay.privacy.randomness import SimulatedRandomness
 from fedassay.protocol.vocabulary import Budget, Protection, Setting
 from fedassay.runtimes.in_process.runtime import Faithful
@@ -22,6 +21,7 @@ from fedassay.runtimes.simulated import SERVERS
 from fedassay.tasks.distribution.search import SearchQuantiles
 from fedassay.trust.server_dp import ServerDP
 from fedassay.trust.two_server.model import TwoServer
+from simulated_clients import open_site
 
 ROWS = 40
 RNG = np.random.default_rng(5)
@@ -38,14 +38,11 @@ class Town:
         self.asleep = False
         clients = [
             Client(
-                Site(
-                    name=name,
-                    dataset=name,
-                    rows=lambda name=name: federation.rows_of(name),
-                    policy=AllowAll(),
+                open_site(
+                    name,
+                    lambda name=name: federation.rows_of(name),
+                    source.child(name),
                     ledger=MemoryLedger(budget),
-                    randomness=source.child(name),
-                    split_key=bytes(32),
                 )
             )
             for name in federation.clients

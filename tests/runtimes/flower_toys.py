@@ -6,15 +6,15 @@ import hashlib
 
 from scenarios import HELPER, ROWS, SCENARIOS, SUMMARIES, TRUSTED, ToyRows
 
-from fedassay.kernel.client import Client, Site
+from fedassay.kernel.client import Client
 from fedassay.kernel.endpoint import Endpoint
 from fedassay.kernel.helper import Helper
 from fedassay.kernel.member_store import MemberStore
 from fedassay.privacy.ledger.charges import Ledger, MemoryLedger
-from fedassay.privacy.policy.judgement import AllowAll
 from fedassay.privacy.randomness import SimulatedRandomness
 from fedassay.protocol import wire
 from fedassay.protocol.vocabulary import PartyKeys, Randomness
+from simulated_clients import open_site
 
 SECRET = "a text that nobody else should read"
 
@@ -36,14 +36,11 @@ def toy_client(
     credentials: PartyKeys | None = None,
     prekeys: MemberStore | None = None,
 ) -> ToyClient:
-    site = Site(
-        name=name,
-        dataset=name,
-        rows=lambda: ToyRows(ROWS[name]),
-        policy=AllowAll(),
+    site = open_site(
+        name,
+        lambda: ToyRows(ROWS[name]),
+        randomness,
         ledger=ledger,
-        randomness=randomness,
-        split_key=bytes(32),
         credentials=credentials,
         prekeys=prekeys or MemberStore(None),
     )

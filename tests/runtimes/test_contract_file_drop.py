@@ -25,14 +25,13 @@ from scenarios import (
 from fedassay.crypto.identity import Credentials, Identity
 from fedassay.errors import TooFewClients, UsageError
 from fedassay.kernel.agenda import Agenda
-from fedassay.kernel.client import Client, Site
+from fedassay.kernel.client import Client
 from fedassay.kernel.endpoint import Endpoint
 from fedassay.kernel.helper import Helper
 from fedassay.kernel.journal import FileJournal
 from fedassay.kernel.member_store import MemberStore
 from fedassay.kernel.run import Job, run
 from fedassay.privacy.ledger.charges import MemoryLedger
-from fedassay.privacy.policy.judgement import AllowAll
 from fedassay.privacy.randomness import SecureRandomness, SimulatedRandomness
 from fedassay.protocol.vocabulary import Protection
 from fedassay.runtimes.file_drop.participant import CheckedRequest, Participant
@@ -40,6 +39,7 @@ from fedassay.runtimes.file_drop.runtime import FileDropRuntime, Waiting
 from fedassay.runtimes.file_drop.study import FileDropStudy
 from fedassay.runtimes.released import Proposal
 from fedassay.trust.plain import Plain
+from simulated_clients import open_site
 
 SECURE = SecureRandomness()
 
@@ -87,14 +87,10 @@ class Village:
         return Credentials(identity=self.identities[name], roster=roster)
 
     def client(self, name: str) -> Client:
-        site = Site(
-            name=name,
-            dataset=name,
-            rows=lambda: ToyRows(ROWS[name]),
-            policy=AllowAll(),
-            ledger=MemoryLedger(None),
-            randomness=SECURE,
-            split_key=bytes(32),
+        site = open_site(
+            name,
+            lambda: ToyRows(ROWS[name]),
+            SECURE,
             credentials=self.credentials(name, *ROWS),
             prekeys=MemberStore(self.root / name / "prekeys"),
         )

@@ -8,12 +8,11 @@ from pathlib import Path
 from runtime_contract import WholeContract
 from scenarios import HELPER, ROWS, SUMMARIES, TRUSTED, Outcome, Scenario, ToyRows, play
 
-from fedassay.kernel.client import Client, Site
+from fedassay.kernel.client import Client
 from fedassay.kernel.helper import Helper
-from fedassay.privacy.ledger.charges import MemoryLedger
-from fedassay.privacy.policy.judgement import AllowAll
 from fedassay.privacy.randomness import SimulatedRandomness
 from fedassay.runtimes.in_process.runtime import Faithful
+from simulated_clients import open_site
 
 
 class TestInProcess(WholeContract):
@@ -29,15 +28,7 @@ def federation(lost: str | None, *, kind: type[Faithful] = Faithful) -> Faithful
     source = SimulatedRandomness(7)
     clients = [
         Client(
-            Site(
-                name=name,
-                dataset=name,
-                rows=lambda values=values: ToyRows(values),
-                policy=AllowAll(),
-                ledger=MemoryLedger(None),
-                randomness=source.child(name),
-                split_key=bytes(32),
-            ),
+            open_site(name, lambda values=values: ToyRows(values), source.child(name)),
             summaries=SUMMARIES,
             trust_models=TRUSTED,
         )

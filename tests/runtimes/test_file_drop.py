@@ -117,8 +117,7 @@ def test_a_calibrator_by_files(town: Town) -> None:
     roster, out = town.root / "coordinator" / "roster.toml", town.root / "calibrator.json"
     assert town.aggregate("calibrate", "--roster", roster, "--method", "platt", "--height", 6, "-q") == 0
     for _ in range(2):
-        for name in town.names:
-            assert town.contribute(name) == 0
+        town.contribute_all()
         assert town.aggregate("-q", "--json", town.root / "result.json", "--out", out) == 0
     document = json.loads((town.root / "result.json").read_text())
     jsonschema.validate(document, SCHEMA)
@@ -144,8 +143,7 @@ def test_a_site_that_falls_silent_is_closed_out(five: Town, since: int, until: i
 def test_of_four_sites_each_must_answer_both_times(town: Town, capsys: Any) -> None:
     assert town.begin() == 0
     for number, answered in ((1, "spoke"), (2, "answered")):
-        for name in ("a", "b", "d"):
-            assert town.contribute(name) == 0
+        town.contribute_all(("a", "b", "d"))
         assert town.aggregate("-q", "--close") == 4
         assert f"3 of 4 {'clients' if number == 1 else 'members'} {answered}, expected at least 4" in (
             capsys.readouterr().err
@@ -161,8 +159,7 @@ def test_a_study_that_names_its_members_goes_on_without_a_silent_site(five: Town
     for name in five.names:
         five.write_site(name, f"trusted_members = {json.dumps(members)}")
     assert five.begin(*(word for name in members[:3] for word in ("--member", name))) == 0
-    for name in members:
-        assert five.contribute(name) == 0
+    five.contribute_all(members)
     assert five.aggregate("-q", "--close") == 0
     before = contents(five.drop)
     assert five.contribute("c", "--yes") == 0
@@ -186,8 +183,7 @@ def test_a_close_that_leaves_too_few_changes_nothing(town: Town, capsys: Any) ->
     for name in ("c", "d"):
         town.contribute(name)
     assert town.aggregate("-q") == 0
-    for name in town.names:
-        assert town.contribute(name) == 0
+    town.contribute_all()
     assert town.aggregate("-q", "--json", town.root / "result.json") == 0
     assert json.loads((town.root / "result.json").read_text())["cohort"]["clients"] == 4
 
@@ -199,8 +195,7 @@ def test_who_declined_is_named_at_once_and_what_to_do_is_said(town: Town, capsys
     shown = capsys.readouterr().out
     assert "d did not answer: policy" in shown
     assert "waiting for a, b, c" in shown
-    for name in ("a", "b", "c"):
-        assert town.contribute(name) == 0
+    town.contribute_all(("a", "b", "c"))
     assert town.aggregate("-q") == 4
     error = " ".join(capsys.readouterr().err.split())
     assert "3 of 4 clients spoke, expected at least 4; nothing was revealed. Refused: d (policy)." in error

@@ -73,8 +73,7 @@ def test_a_dry_run_in_the_middle_of_a_secure_sum_changes_nothing(town: Town, cap
             assert town.contribute(name, "--dry-run") == 0
         assert f"message.{field}" in capsys.readouterr().out
         assert contents(town.root) == before
-        for name in town.names:
-            assert town.contribute(name) == 0
+        town.contribute_all()
         assert town.aggregate("-q", "--json", town.root / "result.json") == 0
     assert json.loads((town.root / "result.json").read_text())["cohort"]["clients"] == 4
 
@@ -99,8 +98,7 @@ def test_without_yes_somebody_must_confirm(town: Town, capsys: Any, monkeypatch:
 
 
 def test_one_yes_covers_all_passes_of_a_question(town: Town) -> None:
-    for name in town.names:
-        assert town.contribute(name) == 0
+    town.contribute_all()
     assert town.aggregate("-q") == 0
     for name in town.names:
         assert town.contribute(name, "-q") == 0  # nobody is there to confirm
@@ -187,8 +185,7 @@ def test_a_site_may_decline_and_the_others_go_on(tmp_path: Path, capsys: Any) ->
     assert town.begin() == 0
     assert town.contribute("d", "--decline", "-q") == 0
     assert recorded(town.root / "d" / "state") == ()
-    for name in ("a", "b", "c", "e"):
-        assert town.contribute(name) == 0
+    town.contribute_all(("a", "b", "c", "e"))
     assert town.contribute("a", "--decline") == 2
     assert "has answered request 1 already" in capsys.readouterr().err
     assert town.aggregate() == 0
@@ -255,8 +252,7 @@ def test_a_member_killed_beside_its_answer_gives_one_answer(town: Town, moment: 
     with closing(sqlite3.connect(path)) as database:
         recorded_answers = database.execute("SELECT reply FROM answers").fetchall()
     assert len(recorded_answers) == (moment == "after")
-    for name in town.names:
-        assert town.contribute(name) == 0
+    town.contribute_all()
     with closing(sqlite3.connect(path)) as database:
         ((answer,),) = database.execute("SELECT reply FROM answers").fetchall()
     assert recorded_answers in ([], [(answer,)])
@@ -329,8 +325,7 @@ def test_a_coordinator_killed_at_every_write_goes_on(tmp_path: Path) -> None:
     assert code == 0
     # Four replies kept, and the prekey of each; a closing, a hearing, a new pass, four requests, a note of their size.
     assert deaths == 1 + 2 * 4 + 1 + 1 + 1 + 4 + 1
-    for name in town.names:
-        assert town.contribute(name) == 0
+    town.contribute_all()
     assert town.aggregate("-q", "--json", tmp_path / "result.json") == 0
     assert json.loads((tmp_path / "result.json").read_text())["cohort"]["clients"] == 4
     assert json.loads((tmp_path / "result.json").read_text())["runtime"]["rounds"] == 2

@@ -28,8 +28,7 @@ def town(tmp_path: Path) -> Town:
     """A study under way: five sites were asked, of which one may be missing; a and b have answered pass 1."""
     place = Town(tmp_path, names=tuple("abcde"))
     assert place.begin() == 0
-    for name in ("a", "b"):
-        assert place.contribute(name) == 0
+    place.contribute_all(("a", "b"))
     return place
 
 
@@ -323,8 +322,7 @@ def test_junk_with_other_names_is_ignored(town: Town) -> None:
     for folder in ("to-c", "from-a", "."):
         for name in ("Thumbs.db", ".1.fedassay.77.partial", "01.fedassay", "-1.fedassay", "x.fedassay"):
             (town.drop / folder / name).write_bytes(b"junk")
-    for name in ("c", "d", "e"):
-        assert town.contribute(name) == 0
+    town.contribute_all(("c", "d", "e"))
     assert town.aggregate("-q") == 0
     assert (town.drop / "to-c" / "2.fedassay").exists()
 

@@ -27,8 +27,7 @@ def test_a_site_and_a_coordinator_may_name_a_ledger(town: Town, capsys: Any) -> 
     assert town.begin("--privacy", "local-dp", "--epsilon", 1, "--ledger", books[1]) == 0
     # A rehearsal goes by a copy, wherever the original is.
     assert town.contribute("a", "--dry-run") == 0
-    for name in town.names:
-        assert town.contribute(name) == 0
+    town.contribute_all()
     assert town.aggregate("-q", "--ledger", books[1]) == 0
     for book, folder in zip(books, ("a/state", "coordinator/fedassay-state"), strict=True):
         ledger = DatabaseLedger(book, None, anchor=town.root / folder / "ledger.head")

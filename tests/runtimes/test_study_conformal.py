@@ -53,8 +53,7 @@ def in_process(town: Town, names: str = "abc", **options: Any) -> dict[str, Any]
 def test_a_quantile_of_quantiles_in_the_clear(town: Town, tmp_path: Path) -> None:
     artefact = tmp_path / "conformal.json"
     assert beginning(town, "conformal", "--sets", "absolute", "--privacy", "plain", "--level", 0.8) == 0
-    for name in town.names:
-        assert town.contribute(name) == 0
+    town.contribute_all()
     result = tmp_path / "r.json"
     assert town.aggregate("-q", "--json", result, "--out", artefact) == 0
     document = json.loads(result.read_text())

@@ -15,12 +15,12 @@ import pytest
 from scipy import stats
 
 import fedassay
+from fedassay.data import selection
 from fedassay.data.federation import Federation, load
 from fedassay.errors import UsageError
-from fedassay.kernel.client import Client, Site
+from fedassay.kernel.client import Client
 from fedassay.kernel.run import Job, run
 from fedassay.privacy.ledger.charges import MemoryLedger
-from fedassay.privacy.policy.judgement import AllowAll
 from fedassay.privacy.randomness import SimulatedRandomness
 from fedassay.protocol.vocabulary import (
     All,
@@ -44,7 +44,7 @@ from fedassay.trust.secure_sum import SecureSum
 from fedassay.trust.server_dp import ServerDP
 from fedassay.trust.two_server.model import TwoServer
 from multiclass_rows import drawn
-from simulated_clients import clients_of
+from simulated_clients import clients_of, open_site
 from toys import TOY_SUMMARIES, Once, ThreeRounds
 
 FAR = 4.9
@@ -210,7 +210,7 @@ def test_bounded_clients_have_the_same_law_in_both_modes(monkeypatch: pytest.Mon
     spread = aggregate.var(axis=0, ddof=1) / faithful.var(axis=0, ddof=1)
     assert ((spread > 1 / 3) & (spread < 3)).all()
     # Clients that use all of their rows point in other directions: noticed.
-    monkeypatch.setattr(totals, "limit_rows", lambda rows, most, randomness: (rows, 0))
+    monkeypatch.setattr(selection, "limit_rows", lambda rows, most, randomness: (rows, 0))
     everything = bounded("aggregate", 1)[0]
     error = faithful.std(axis=0, ddof=1) / np.sqrt(len(faithful))
     assert np.max(np.abs(faithful.mean(axis=0) - everything) / error) > FAR
@@ -268,15 +268,7 @@ def story(mode: str, rate: float, seed: int) -> list[tuple[int, int, int]]:
     randomness = SimulatedRandomness(seed)
 
     def client(name: str) -> Client:
-        site = Site(
-            name=name,
-            dataset=name,
-            rows=lambda: FEDERATION.rows_of(name),
-            policy=AllowAll(),
-            ledger=MemoryLedger(None),
-            randomness=randomness.child(name),
-            split_key=bytes(32),
-        )
+        site = open_site(name, lambda: FEDERATION.rows_of(name), randomness.child(name))
         return Client(site, summaries={**CATALOGUE, **TOY_SUMMARIES})
 
     runtime: Any = (

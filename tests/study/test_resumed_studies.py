@@ -11,8 +11,8 @@ from unittest import mock
 import numpy as np
 import pytest
 
+from fedassay.data import selection
 from fedassay.errors import UsageError
-from fedassay.kernel import client as client_module
 from fedassay.privacy.randomness import SimulatedRandomness
 from fedassay.protocol.vocabulary import ATOMS, Part
 from fedassay.runtimes.in_process.runtime import Faithful
@@ -106,7 +106,7 @@ def test_another_study_in_the_same_folder_is_refused(tmp_path: Path) -> None:
 def memberships(path: Path, out: Path, progress: Any = None) -> dict[str, dict[Part, list[float]]]:
     """The scores that each client measured, by part."""
     seen: dict[str, dict[Part, list[float]]] = {}
-    select = client_module.select_part
+    select = selection.select_part
 
     def noted(given: Any, part: Part, **options: Any) -> Any:
         chosen = select(given, part, **options)
@@ -114,7 +114,7 @@ def memberships(path: Path, out: Path, progress: Any = None) -> dict[str, dict[P
         seen.setdefault(options["client"], {})[part] = sorted(float(one) for one in scores)
         return chosen
 
-    with unrehearsed(), mock.patch.object(client_module, "select_part", noted):
+    with unrehearsed(), mock.patch.object(selection, "select_part", noted):
         try:
             conducted(path, out, progress)
         except Stopped:

@@ -12,18 +12,18 @@ import numpy as np
 import pytest
 
 from fedassay.errors import ProtocolError, TooFewClients, UnsupportedQuery, UsageError
-from fedassay.kernel.client import Client, Site
+from fedassay.kernel.client import Client
 from fedassay.kernel.helper import Helper
 from fedassay.kernel.journal import FileJournal, MemoryJournal
 from fedassay.kernel.run import Errand, Job, run
 from fedassay.privacy.ledger.charges import MemoryLedger
-from fedassay.privacy.policy.judgement import AllowAll
 from fedassay.privacy.randomness import SecureRandomness, SimulatedRandomness
 from fedassay.protocol.vocabulary import Collect, Part, Protection, Select, Setting, Sum, TrustModel
 from fedassay.runtimes.in_process.runtime import Faithful
 from fedassay.trust import TRUST_MODELS
 from fedassay.trust.plain import Plain
 from fedassay.trust.secure_sum import SecureSum
+from simulated_clients import open_site
 from toys import (
     TOY_SUMMARIES,
     CountsUpTo,
@@ -54,15 +54,7 @@ def house(rows: dict[str, tuple[int, ...]] = ROWS, **options: Any) -> House:
     source = SimulatedRandomness(7)
     clients = [
         Client(
-            Site(
-                name=name,
-                dataset=name,
-                rows=lambda values=values: InMemory(values),
-                policy=AllowAll(),
-                ledger=MemoryLedger(None),
-                randomness=source.child(name),
-                split_key=bytes(32),
-            ),
+            open_site(name, lambda values=values: InMemory(values), source.child(name)),
             summaries=TOY_SUMMARIES,
             trust_models=TRUSTED,
         )

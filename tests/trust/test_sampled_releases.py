@@ -18,12 +18,12 @@ from dp_accounting.rdp import RdpAccountant
 from scipy.stats import norm
 
 from fedassay.errors import BudgetExceeded, UsageError
-from fedassay.kernel.client import Client, EmptyRows, Site, takes_part
+from fedassay.kernel.client import Client, EmptyRows, takes_part
 from fedassay.kernel.run import Job, run
 from fedassay.privacy import accounting
 from fedassay.privacy.amplification import amplifies, calibrate_sampled, epsilon_of, event_of, rounds_of
 from fedassay.privacy.ledger.charges import Charge, MemoryLedger
-from fedassay.privacy.policy.judgement import AllowAll, PolicyRequest
+from fedassay.privacy.policy.judgement import PolicyRequest
 from fedassay.privacy.randomness import SimulatedRandomness
 from fedassay.protocol.vocabulary import (
     All,
@@ -42,6 +42,7 @@ from fedassay.protocol.vocabulary import (
 from fedassay.trust.distributed_dp import DistributedDP
 from fedassay.trust.plain import Plain
 from fedassay.trust.server_dp import ServerDP
+from simulated_clients import open_site
 
 UNIT = 2.0**24
 
@@ -234,15 +235,7 @@ def test_what_a_client_remembers_does_not_speak_when_its_coin_says_no() -> None:
         def batches(self) -> Any:
             return iter(())
 
-    site = Site(
-        name="a",
-        dataset="a",
-        rows=Nothing,
-        policy=AllowAll(),
-        ledger=MemoryLedger(None),
-        randomness=SimulatedRandomness(1),
-        split_key=bytes(32),
-    )
+    site = open_site("a", Nothing, SimulatedRandomness(1))
     client = Client(site)
     kept = {"rounds": 1, "above": 7}
     client.store.memories[("s", "t", Part.ALL)] = kept

@@ -13,10 +13,9 @@ from conformal_drive import setting_of
 from fedassay.data.tables import ArrayRows
 from fedassay.errors import TooFewClients
 from fedassay.estimation.coverage import best_server_rank
-from fedassay.kernel.client import Client, Site
+from fedassay.kernel.client import Client
 from fedassay.kernel.run import Job, run
 from fedassay.privacy.ledger.charges import MemoryLedger
-from fedassay.privacy.policy.judgement import AllowAll
 from fedassay.privacy.randomness import SimulatedRandomness
 from fedassay.protocol.vocabulary import Setting
 from fedassay.runtimes.in_process.runtime import Faithful
@@ -25,6 +24,7 @@ from fedassay.summaries.local_quantiles import local_rank
 from fedassay.tasks.conformal import Conformal
 from fedassay.tasks.conformal.held_out import MOST_SITES
 from fedassay.trust import LocalDP, SecureSum
+from simulated_clients import open_site
 
 ROWS = (120, 100, 80, 80, 60, 60, 40, 30, 20, 10)
 NAMES = tuple(f"client {number}" for number in range(len(ROWS)))
@@ -43,15 +43,7 @@ def carried(
 
     def client(name: str, values: np.ndarray) -> Client:
         return Client(
-            Site(
-                name=name,
-                dataset=name,
-                rows=lambda: ArrayRows(columns={"conformity": values}),
-                policy=AllowAll(),
-                ledger=MemoryLedger(None),
-                randomness=randomness.child(name),
-                split_key=bytes(32),
-            )
+            open_site(name, lambda: ArrayRows(columns={"conformity": values}), randomness.child(name))
         )
 
     runtime = Faithful([client(*one) for one in zip(NAMES, scores(), strict=True)], drops=drops)

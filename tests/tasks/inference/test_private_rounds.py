@@ -20,7 +20,6 @@ from fedassay.errors import BudgetExceeded, UnsupportedQuery, UsageError
 from fedassay.kernel.client import Client, Site
 from fedassay.kernel.run import Job, run
 from fedassay.privacy.ledger.charges import MemoryLedger
-from fedassay.privacy.policy.judgement import AllowAll
 from fedassay.privacy.randomness import SimulatedRandomness
 from fedassay.protocol.vocabulary import All, Budget, Neighbours, Protection, Sample, Setting, Sum, Unit
 from fedassay.runtimes.in_process.runtime import Faithful
@@ -45,6 +44,7 @@ from fedassay.trust.distributed_dp import DistributedDP
 from fedassay.trust.server_dp import ServerDP
 from regression_rows import made
 from regression_streams import Stream
+from simulated_clients import open_site
 
 NAMES = ("intercept", "x0", "x1", "x2")
 STANDARD = Standard(features=3, centres=(1.0, 1.0, 1.0))
@@ -471,14 +471,11 @@ def sites(budget: Budget | None, many: int = 4) -> list[Client]:
     people[-1] = {name: column[:0] for name, column in people[-1].items()}
 
     def site(place: int) -> Site:
-        return Site(
-            name=f"s{place}",
-            dataset=f"s{place}",
-            rows=lambda: ArrayRows(columns=people[place]),
-            policy=AllowAll(),
+        return open_site(
+            f"s{place}",
+            lambda: ArrayRows(columns=people[place]),
+            SimulatedRandomness(place),
             ledger=MemoryLedger(None if place else budget),
-            randomness=SimulatedRandomness(place),
-            split_key=bytes(32),
         )
 
     return [Client(site(place)) for place in range(many)]

@@ -17,10 +17,9 @@ from scipy.special import gammaln, softmax
 from conformal_drive import answer, setting_of
 from fedassay.data.tables import ArrayRows
 from fedassay.errors import UsageError
-from fedassay.kernel.client import Client, Site
+from fedassay.kernel.client import Client
 from fedassay.kernel.run import Job, run
 from fedassay.privacy.ledger.charges import MemoryLedger
-from fedassay.privacy.policy.judgement import AllowAll
 from fedassay.privacy.randomness import SimulatedRandomness
 from fedassay.protocol.vocabulary import (
     NO_NOISE,
@@ -54,6 +53,7 @@ from fedassay.trust.server_dp import ServerDP
 from flows import Asked, finished
 from multiclass_rows import Columns, dirichlet, drawn
 from secure_sum_driver import Run, vectors
+from simulated_clients import open_site
 
 CLIENT = {"unit": Unit.CLIENT, "rows_per_client": 200}
 DELTA = 1e-5
@@ -337,17 +337,7 @@ def test_a_run_asks_a_sample_and_everybody_in_one_step() -> None:
     clients = dirichlet(columns, 12, 1.0)
     source = SimulatedRandomness(7)
     runtime = Faithful(
-        Client(
-            Site(
-                name=f"c{j}",
-                dataset=f"c{j}",
-                rows=lambda one=one: ArrayRows(columns=one),
-                policy=AllowAll(),
-                ledger=MemoryLedger(None),
-                randomness=source.child(f"c{j}"),
-                split_key=bytes(32),
-            )
-        )
+        Client(open_site(f"c{j}", lambda one=one: ArrayRows(columns=one), source.child(f"c{j}")))
         for j, one in enumerate(clients)
     )
     job = Job(
