@@ -25,7 +25,7 @@ from fedassay.estimation.heterogeneity import (
 )
 from fedassay.protocol import wire
 from fedassay.protocol.metrics import compared
-from fedassay.protocol.vocabulary import Batch, Protection
+from fedassay.protocol.vocabulary import Batch
 from fedassay.summaries.score_histogram import ScoreHistogram
 from fedassay.summaries.site_sums import EligibleSites, SiteSums
 
@@ -103,12 +103,6 @@ def test_all_rounds_speak_of_the_same_rows() -> None:
     assert (
         SiteSums(metrics=("brier_score",)).read(again)["brier_score"] == SiteSums().read(first)["brier_score"]
     )
-
-
-@pytest.mark.parametrize("summary", [EligibleSites(height=6), SiteSums(metrics=("roc_auc",), tau2=(0.5,))])
-def test_it_cannot_be_pooled_before(summary: Any) -> None:
-    assert not summary.additive
-    assert summary.sensitivity(Protection()).l1 >= summary.length
 
 
 @pytest.mark.parametrize(
