@@ -161,8 +161,16 @@ def _clipped() -> list[Case]:
 
 
 def _regressions() -> list[Case]:
+    # A gradient of just the clip's length, with its derivative: both parts have the largest norm.
     step = ClippedRound(
-        features=1, model="linear", theta=(0.0,), step=0.1, intercept=False, clip=0.5, weights="clients"
+        features=1,
+        model="linear",
+        theta=(0.0,),
+        step=0.1,
+        intercept=False,
+        clip=8.0,
+        slopes_clip=0.5,
+        weights="clients",
     )
     up = repeated(regressed(((1.0,), 8.0)), 10)
     rounds = (Sum(of=step, share=1 / ROUNDS, cohort=Sample(rate=0.5)),) * ROUNDS
