@@ -18,8 +18,8 @@ from hypothesis import strategies as st
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "summaries"))
 
 from test_nothing_refuses import MOST_CLASSES, WITHOUT_A_BOUND, batch, question
-from test_nothing_refuses import rows_in as stored
 
+from batched import batched
 from fedassay.audit.cases import least_norm, spread_of
 from fedassay.privacy.accounting import GAUSSIAN, LAPLACE
 from fedassay.protocol.vocabulary import UNBOUNDED, Batch, Neighbours, Protection, Sensitivity, Summary, Unit
@@ -40,7 +40,7 @@ def rows_in(rows: Batch) -> int:
 
 def measured(summary: Summary[Any], rows: Batch) -> np.ndarray:
     with np.errstate(all="ignore"):
-        vector, _ = summary.measure(stored(rows), {})
+        vector, _ = summary.measure(batched(rows), {})
     return np.clip(vector, -summary.largest, summary.largest).astype(np.float64)
 
 

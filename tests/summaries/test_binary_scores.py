@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import asdict
 
 import numpy as np
 import pytest
@@ -12,15 +11,9 @@ from hypothesis import strategies as st
 
 from fedassay.data.tables import ArrayRows
 from fedassay.errors import DataError, UsageError
-from fedassay.kernel import envelope
-from fedassay.protocol import wire
-from fedassay.summaries import CATALOGUE
 from fedassay.summaries.class_scores import binary, binary_sets
 from fedassay.summaries.coverage_counts import CoverageCounts
-from fedassay.summaries.distribution.tree import ValueTree
-from fedassay.summaries.local_quantiles import LocalQuantile
 from fedassay.summaries.maps import InterpolatedMap, Map, Sigmoid, Steps, numbers_of
-from fedassay.summaries.quantities import scores_of
 
 MAPS: dict[str, Map | None] = {
     "none": None,
@@ -146,23 +139,3 @@ def test_counts_are_those_of_a_loop_over_rows(name: str, by: str) -> None:
 def test_there_are_two_classes_always(classes: int) -> None:
     with pytest.raises(UsageError, match=f"classes: got {classes}, expected a whole number from 2 to 2"):
         CoverageCounts(quantity="binary", thresholds=(0.5,), classes=classes)
-
-
-def test_a_calibrator_is_asked_for_with_the_question_and_survives_the_wire() -> None:
-    parameters = numbers_of(MAPS["points"])
-    fields = {"quantity": "binary", "parameters": parameters}
-    by_class = {"by": "class", "groups": ("0", "1")}
-    for summary in (
-        CoverageCounts(**fields, thresholds=(0.5,), classes=2),
-        LocalQuantile(**fields, **by_class, level=0.9, clients=5),
-        ValueTree(**fields, **by_class, lower=0.0, upper=1.0, points=16),
-    ):
-        again = CATALOGUE[summary.name](**wire.decode(wire.encode(asdict(summary))))
-        assert again == summary
-        described = wire.decode(wire.encode(envelope.describe(summary)))
-        assert envelope.rebuild(CATALOGUE, described) == summary
-        rows = ArrayRows(columns=drawn())
-        assert np.array_equal(again.measure(rows, {})[0], summary.measure(rows, {})[0])
-    assert np.array_equal(
-        scores_of(drawn(), "binary", parameters), binary(drawn()["score"], drawn()["label"], parameters)
-    )

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from fedassay.data.tables import ArrayRows
 from fedassay.errors import DataError, UsageError
-from fedassay.protocol.vocabulary import UNBOUNDED, Neighbours, Protection, Setting, Sum, Summary, Unit
+from fedassay.protocol.vocabulary import Neighbours, Protection, Summary, Unit
 from fedassay.summaries.class_scores import sets
 from fedassay.summaries.coverage_counts import (
     CoverageCounts,
@@ -25,7 +25,6 @@ from fedassay.summaries.coverage_counts import (
 )
 from fedassay.summaries.grouped_histogram import fingerprints
 from fedassay.summaries.quantities import QUANTITIES, scores_of
-from fedassay.trust.secure_sum import SecureSum
 
 CLASSES = 4
 NAMES = {"": ("all",), "class": ("0", "1", "2", "3"), "group": ("a", "b", "other")}
@@ -289,28 +288,6 @@ def test_no_entry_of_a_client_exceeds_its_bound() -> None:
 
 
 # --- as questions ---------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    "summary",
-    [
-        asked(quantity="raps", by="class"),
-        asked(by="group"),
-        asked(SiteCoverage, "aps", by="class"),
-        asked(MeanWidth, "cqr"),
-    ],
-)
-def test_a_secure_sum_can_answer_them(summary: Summary) -> None:
-    setting = Setting(trust=SecureSum(), protection=Protection(), budget=None, clients=1000)
-    assert SecureSum().plan(Sum(of=summary), setting).query.of == summary
-
-
-def test_only_counts_can_be_pooled_and_only_they_have_a_use_for_noise() -> None:
-    assert asked().additive
-    for kind, quantity in ((SiteCoverage, "value"), (MeanWidth, "cqr")):
-        summary = asked(kind, quantity)
-        assert not summary.additive
-        assert summary.sensitivity(Protection()) == UNBOUNDED
 
 
 @pytest.mark.parametrize(

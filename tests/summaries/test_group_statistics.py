@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from batched import batched, listed
-from fedassay.errors import DataError, UsageError
+from fedassay.errors import UsageError
 from fedassay.protocol.vocabulary import Neighbours, Protection, Unit
 from fedassay.summaries.bounded_sums import ONE, AllGroupStatistics, GroupStatistics
 from fedassay.summaries.distribution.path import ScorePath, ValuePath
@@ -98,18 +98,6 @@ def test_no_row_moves_more(summary: GroupStatistics, pair: list[Row]) -> None:
 def test_bad_questions_are_refused(fields: dict[str, Any], message: str) -> None:
     with pytest.raises(UsageError, match=message):
         GroupStatistics(**fields)
-
-
-@pytest.mark.parametrize("summary", [*BOTH, ScorePath(points=16)], ids=lambda one: one.name)
-@pytest.mark.parametrize("bad", [np.nan, 1.01, -1e-9, np.inf])
-def test_scores_that_are_no_probabilities_are_refused(summary: Any, bad: float) -> None:
-    with pytest.raises(DataError, match="NaN or outside"):
-        measure(summary, [(0.5, 1), (bad, 1)])
-
-
-def test_labels_that_are_none_are_refused() -> None:
-    with pytest.raises(DataError, match="other than 0 and 1"):
-        measure(BOTH[0], [(0.5, 2)])
 
 
 @given(rows)

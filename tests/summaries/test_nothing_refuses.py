@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from fedassay.data.schema import LARGEST_CLASS
 from fedassay.data.tables import StreamedRows
-from fedassay.errors import UnsupportedQuery, UsageError
+from fedassay.errors import DataError, UnsupportedQuery, UsageError
 from fedassay.kernel.envelope import describe, rebuild
 from fedassay.protocol import wire
 from fedassay.protocol.metrics import compared
@@ -546,36 +546,87 @@ def test_no_memory_makes_a_round_or_what_follows_it_refuse(data: st.DataObject) 
         assert vector.shape == (spread.length,)
 
 
+OF_LOGITS: Mapping[str, Fields] = {
+    "class-statistics": {},
+    "class-histograms": {},
+    "probability-histograms": {},
+    "map-changes": {"kind": "temperature", "theta": (2.0,)},
+    "scaling-sums": {"method": "temperature", "theta": (1.0,)},
+    "clipped-updates": {"method": "temperature", "theta": (1.0,)},
+    "loss-curves": {"grid": (0.5, 2.0)},
+    "client-profiles": {"grid": (0.5, 2.0)},
+}
+
+
 @pytest.mark.parametrize("other", [2, 4])
-@pytest.mark.parametrize(
-    "name",
-    [
-        "class-statistics",
-        "class-histograms",
-        "probability-histograms",
-        "scaling-sums",
-        "map-changes",
-        "clipped-updates",
-        "loss-curves",
-        "client-profiles",
-    ],
-)
+@pytest.mark.parametrize("name", OF_LOGITS)
 def test_rows_of_another_model_count_for_nothing(name: str, other: int) -> None:
     """As if there were none, which the total then shows; of the right number of logits, they count."""
-    fields = {
-        "scaling-sums": {"method": "temperature", "theta": (1.0,)},
-        "clipped-updates": {"method": "temperature", "theta": (1.0,)},
-        "map-changes": {"kind": "temperature", "theta": (2.0,)},
-        "loss-curves": {"grid": (0.5, 2.0)},
-        "client-profiles": {"grid": (0.5, 2.0)},
-    }.get(name, {})
-    summary = CATALOGUE[name](classes=3, **fields)
+    summary = CATALOGUE[name](classes=3, **OF_LOGITS[name])
     found = {
         width: measured(summary, {"class": np.array([0, 1]), "logits": np.zeros((2, width))})
         for width in (3, other)
     }
     assert found[3].any()
     assert not found[other].any()
+
+
+# --- rows that the data layer does not let pass ---------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("logits", "label", "message"),
+    [
+        ([[0.0, 0.0, np.nan]], 0, "NaN or infinite"),
+        ([[0.0, np.inf, 0.0]], 0, "NaN or infinite"),
+        ([[1e300, -np.inf, 0.0]], 0, "NaN or infinite"),
+        ([[0.0, 0.0, 0.0]], 3, "class: got 3, expected whole numbers from 0 to 2"),
+        ([[0.0, 0.0, 0.0]], -1, "class: got -1"),
+        ([0.0], 0, "got an array of shape"),
+        ([["a", "b", "c"]], 0, "expected numbers"),
+    ],
+)
+@pytest.mark.parametrize("name", OF_LOGITS)
+def test_logits_that_are_none_and_classes_without_one_are_refused(
+    name: str, logits: list[Any], label: int, message: str
+) -> None:
+    for bound in get_args(Bound) if name == "loss-curves" else ("",):
+        fields = {**OF_LOGITS[name], "bound": bound} if bound else OF_LOGITS[name]
+        summary = CATALOGUE[name](classes=3, **fields)
+        with pytest.raises(DataError, match=message):
+            measured(summary, {"logits": np.array(logits), "class": np.array([label])})
+        with pytest.raises(DataError, match="none in the role 'logits'"):
+            measured(summary, {"class": np.array([label])})
+
+
+OF_SCORES: Mapping[str, Fields] = {
+    "score-histogram": {"transform": "uniform", "height": 4},
+    "versus-histogram": {"transform": "uniform", "height": 4},
+    "paired-histograms": {"transform": "uniform", "height": 4},
+    "grouped-histogram": {"transform": "uniform", "height": 4, "groups": ("a",)},
+    "paired-moments": {"transform": "uniform", "height": 2, "placements": bytes(32)},
+    "group-statistics": {"edges": (0.0, 0.5, 1.0)},
+    "all-group-statistics": {"edges": (0.0, 0.5, 1.0)},
+    "score-path": {"points": 16},
+    "value-tree": {"lower": 0.0, "upper": 1.0, "points": 4, "labelled": True},
+}
+
+
+@pytest.mark.parametrize("name", OF_SCORES)
+def test_scores_and_labels_that_are_none_are_refused(name: str) -> None:
+    summary = CATALOGUE[name](**OF_SCORES[name])
+    good = {
+        **{"score": np.array([0.5]), "versus": np.array([0.25]), "value": np.array([0.5])},
+        **{"label": np.array([1]), "group": fingerprints(["a"])},
+    }
+    assert measured(summary, good).any()
+    for role in {"score", "versus"}.intersection(summary.columns):
+        for bad in (np.nan, 1.01, -1e-9, np.inf):
+            with pytest.raises(DataError, match="scores: got a value that is NaN or outside"):
+                measured(summary, {**good, role: np.array([bad])})
+    for wrong in ([2], [-1], [1.0]) if "label" in summary.columns else ():
+        with pytest.raises(DataError, match="labels: got a value other than 0 and 1"):
+            measured(summary, {**good, "label": np.array(wrong)})
 
 
 # --- totals ---------------------------------------------------------------------------------------------

@@ -113,20 +113,6 @@ def test_bad_questions_are_refused(change: dict[str, Any], message: str) -> None
         replace(EXTREME, **change)
 
 
-@pytest.mark.parametrize(
-    ("found_rows", "message"),
-    [
-        ([(0.5, np.nan, 1)], "NaN or outside"),
-        ([(np.nan, 0.5, 1)], "NaN or outside"),
-        ([(0.5, 1.01, 1)], "NaN or outside"),
-        ([(0.5, 0.5, 2)], "other than 0 and 1"),
-    ],
-)
-def test_bad_rows_are_refused(found_rows: list[Row], message: str) -> None:
-    with pytest.raises(DataError, match=message):
-        measure(EXTREME, found_rows)
-
-
 def test_a_site_without_a_second_model_says_so() -> None:
     one = batched({"score": [0.5], "label": [1]})
     for summary in (EXTREME, HISTOGRAMS, SECOND):

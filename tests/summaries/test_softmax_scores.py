@@ -157,20 +157,6 @@ def test_blocks_do_not_matter(name: str, classes: int) -> None:
         assert np.array_equal(sets(logits[alone], threshold, name, PARAMETERS[name])[0], found[row])
 
 
-def test_both_ways_to_sort_give_the_same_sets(monkeypatch: pytest.MonkeyPatch) -> None:
-    logits = drawn(200, 20, seed=5, tied=True)
-    network = sets(logits, 0.9, "aps")
-    monkeypatch.setattr(class_scores, "_FEW", 0)
-    assert np.array_equal(sets(logits, 0.9, "aps"), network)
-
-
-@pytest.mark.parametrize("size", range(1, 10))
-def test_the_network_sorts(size: int) -> None:
-    """It sorts everything if it sorts all zeros and ones."""
-    every = (np.arange(2**size) >> np.arange(size)[:, None] & 1).astype(float)
-    assert np.array_equal(class_scores._sorted(every), -np.sort(-every, axis=0))
-
-
 @pytest.mark.parametrize("name", NAMES)
 def test_the_kind_of_array_does_not_matter(name: str) -> None:
     logits = drawn(50, 6, seed=6).astype(np.float32)

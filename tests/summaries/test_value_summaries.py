@@ -167,13 +167,6 @@ def test_what_is_no_finite_number_is_refused(summary: ValueSummary, bad: float) 
         measured(summary, np.array([1.0, 2.0, bad]), np.array([0, 1, 1]))
 
 
-@pytest.mark.parametrize("labels", [[0, 2], [-1, 1], [0.0, 1.0]])
-def test_other_labels_are_refused(labels: list[float]) -> None:
-    summary = ValueTree(lower=0, upper=1, points=4, labelled=True)
-    with pytest.raises(DataError, match="labels: got a value other than 0 and 1"):
-        summary.measure(batched({"value": [0.5, 0.6], "label": labels}), {})
-
-
 def test_values_outside_are_counted_at_the_ends() -> None:
     tree = ValueTree(lower=0, upper=1, points=4)
     assert measured(tree, np.array([-1e300, -1, 0, 1e300]), np.zeros(4, dtype=int)).tolist() == [3, 0, 0, 1]

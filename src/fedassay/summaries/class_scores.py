@@ -131,9 +131,6 @@ SOFTMAX = ("lac", "aps", "raps")
 _BLOCK = 1 << 16
 """Numbers per block: the few arrays of this size that are needed at a time fit into the second-level cache."""
 
-_FEW = 32
-"""Up to so many classes, a network of comparators over whole vectors of rows sorts faster than rows by themselves."""
-
 
 def lac(logits: ArrayLike, labels: ArrayLike) -> Floats:
     """One minus the probability of the true class.
@@ -341,29 +338,4 @@ def _of(block: Floats, y: Ints) -> Floats:
 
 def _sorted(z: Floats) -> Floats:
     """The classes of each row by falling logits."""
-    if len(z) > _FEW:
-        return np.ascontiguousarray(np.sort(z.T, axis=1)[:, ::-1].T)
-    falling = list(z)
-    for i, j in _comparators(len(z)):
-        falling[i], falling[j] = np.maximum(falling[i], falling[j]), np.minimum(falling[i], falling[j])
-    return np.stack(falling)
-
-
-@lru_cache(maxsize=_FEW)
-def _comparators(size: int) -> tuple[tuple[int, int], ...]:
-    """Batcher's merge exchange: pairs of places to be put in order, one after the other.
-
-    Reference: Knuth, The Art of Computer Programming, volume 3, Algorithm 5.2.2M.
-    """
-    pairs = []
-    half = 1 << max(0, (size - 1).bit_length() - 1)
-    p = half if size > 1 else 0
-    while p:
-        q, r, d = half, 0, p
-        while True:
-            pairs += [(i, i + d) for i in range(size - d) if i & p == r]
-            if q == p:
-                break
-            d, q, r = q - p, q // 2, p
-        p //= 2
-    return tuple(pairs)
+    return np.ascontiguousarray(np.sort(z.T, axis=1)[:, ::-1].T)

@@ -17,7 +17,7 @@ grid are the union of theirs.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import lru_cache
 
 import numpy as np
@@ -227,7 +227,7 @@ class Grid:
     @property
     def edges(self) -> NDArray[np.float64]:
         """The 2^height + 1 edges, from 0 to 1, non-decreasing (read-only)."""
-        return _edges(self.transform, self.height, self.reach, self.thresholds)
+        return _edges(self)
 
     def locate(self, scores: NDArray[np.float64]) -> NDArray[np.int64]:
         """The leaf of each score. The caller has checked that scores are in [0, 1].
@@ -236,7 +236,7 @@ class Grid:
         """
         if self.transform == "uniform":
             return self._locate_anywhere(scores)
-        leaf, crowded = _cells(self.transform, self.height, self.reach, self.thresholds).locate(scores)
+        leaf, crowded = _cells(self).locate(scores)
         if crowded.size:
             leaf[crowded] = self._locate_anywhere(scores[crowded])
         return leaf
@@ -244,7 +244,7 @@ class Grid:
     def _locate_anywhere(self, scores: NDArray[np.float64]) -> NDArray[np.int64]:
         """The same, also where edges crowd; slower, except for uniform bins."""
         leaf = locate_unmoved(scores, self.transform, self.height, self.reach)
-        moved = _moved(self.transform, self.height, self.reach, self.thresholds)
+        moved = _moved(self)
         if moved is None:
             return leaf
         # A leaf with two unmoved edges is right; the few other rows are looked up among the true edges.
@@ -254,9 +254,9 @@ class Grid:
 
 
 @lru_cache(maxsize=64)
-def _edges(transform: str, height: int, reach: float, thresholds: tuple[float, ...]) -> NDArray[np.float64]:
-    edges = np.concatenate([[0.0], unmoved_edges(transform, height, reach), [1.0]])
-    wanted = np.array([threshold for threshold in thresholds if threshold > 0])
+def _edges(grid: Grid) -> NDArray[np.float64]:
+    edges = np.concatenate([[0.0], unmoved_edges(grid.transform, grid.height, grid.reach), [1.0]])
+    wanted = np.array([threshold for threshold in grid.thresholds if threshold > 0])
     edges[_taken(edges, wanted)] = wanted
     edges.flags.writeable = False
     return edges
@@ -274,14 +274,12 @@ def _taken(edges: NDArray[np.float64], wanted: NDArray[np.float64]) -> NDArray[n
 
 
 @lru_cache(maxsize=64)
-def _moved(
-    transform: str, height: int, reach: float, thresholds: tuple[float, ...]
-) -> NDArray[np.bool_] | None:
+def _moved(grid: Grid) -> NDArray[np.bool_] | None:
     """For each leaf, whether one of its edges was moved; None if none was."""
-    moved = _edges(transform, height, reach, thresholds) != _edges(transform, height, reach, ())
+    moved = _edges(grid) != _edges(replace(grid, thresholds=()))
     return np.asarray(moved[1:] | moved[:-1]) if moved.any() else None
 
 
 @lru_cache(maxsize=16)
-def _cells(transform: str, height: int, reach: float, thresholds: tuple[float, ...]) -> Cells:
-    return Cells.of(_edges(transform, height, reach, thresholds)[1:-1], height=min(16, height + 2))
+def _cells(grid: Grid) -> Cells:
+    return Cells.of(_edges(grid)[1:-1], height=min(16, grid.height + 2))

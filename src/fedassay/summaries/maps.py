@@ -80,9 +80,11 @@ class Map(PlainMap, ABC):
         return tuple(np.hstack(list(self._fields().values())).tolist())
 
     @classmethod
-    @abstractmethod
     def from_numbers(cls, numbers: tuple[float, ...]) -> Self:
-        """The map that `to_numbers` was called on."""
+        """The map that `to_numbers` was called on: where there are two fields, the second is the longer one."""
+        half = len(numbers) // 2
+        names = [field.name for field in fields(cls)]  # type: ignore[arg-type]
+        return cls(**dict(zip(names, (numbers[:half], numbers[half:]), strict=True)))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -122,12 +124,6 @@ class Steps(Map):
         """See `Map`."""
         return np.asarray(self.values)[np.searchsorted(self.edges, scores, side="right")]
 
-    @classmethod
-    def from_numbers(cls, numbers: tuple[float, ...]) -> Self:
-        """See `Map`."""
-        edges = len(numbers) // 2  # there is one value more
-        return cls(edges=numbers[:edges], values=numbers[edges:])
-
 
 @dataclass(frozen=True, kw_only=True)
 class InterpolatedMap(Map):
@@ -157,12 +153,6 @@ class InterpolatedMap(Map):
         """See `Map`."""
         # A line may round to just above the value at its end.
         return np.clip(np.interp(scores, self.scores, self.values), 0.0, 1.0)
-
-    @classmethod
-    def from_numbers(cls, numbers: tuple[float, ...]) -> Self:
-        """See `Map`."""
-        points = len(numbers) // 2
-        return cls(scores=numbers[:points], values=numbers[points:])
 
 
 @dataclass(frozen=True, kw_only=True)

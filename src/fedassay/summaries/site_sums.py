@@ -27,7 +27,7 @@ from fedassay.protocol.vocabulary import (
     Vector,
 )
 from fedassay.summaries.grid import LARGEST_REACH
-from fedassay.summaries.measures import SUMS, WithoutNoise
+from fedassay.summaries.measures import SUMS
 from fedassay.summaries.score_histogram import ScoreHistogram
 
 _REMEMBERED = "site-estimates"
@@ -116,7 +116,7 @@ class EligibleSites(_OfSite, Summary[dict[str, int]]):
 
 
 @dataclass(frozen=True, kw_only=True)
-class SiteSums(WithoutNoise, _OfSite, Summary[dict[str, WeightedSums]]):
+class SiteSums(_OfSite, Summary[dict[str, WeightedSums]]):
     """Σ1, Σw, Σw², Σwy, Σwy² over the sites that have an estimate y with variance v, for w = 1/(v + tau2).
 
     `tau2` has one number per metric: 0 in a first round (fixed-effect weights), the variance between sites in a
@@ -134,6 +134,7 @@ class SiteSums(WithoutNoise, _OfSite, Summary[dict[str, WeightedSums]]):
 
     name: ClassVar[str] = "site-sums"
     columns: ClassVar[tuple[str, ...]] = ("score", "label")
+    additive: ClassVar[bool] = False
 
     tau2: tuple[float, ...] = ()
 
@@ -163,6 +164,11 @@ class SiteSums(WithoutNoise, _OfSite, Summary[dict[str, WeightedSums]]):
             entries.append(1)
             entries += SUMS.write(np.array([w, w * w, w * y, w * y * y])).tolist()
         return np.array(entries, dtype=np.int64), memory
+
+    def sensitivity(self, protection: Protection) -> Sensitivity:
+        """Every entry from one end of its range to the other."""
+        reach = 2.0 * self.largest
+        return Sensitivity(l1=reach * self.length, l2=reach * math.sqrt(self.length))
 
     def read(self, total: Total) -> dict[str, WeightedSums]:
         """Metric to its sums."""

@@ -10,9 +10,6 @@ import numpy as np
 import pytest
 
 from fedassay.data.tables import ArrayRows, StreamedRows
-from fedassay.errors import UsageError
-from fedassay.kernel.envelope import describe, rebuild
-from fedassay.summaries import CATALOGUE
 from fedassay.summaries.regression.moments import LARGEST_VALUE, Moments, RegressionMoments, standard_from
 
 
@@ -115,12 +112,3 @@ def test_the_standard_that_follows() -> None:
     assert plain.centres == (0.0, 0.0)
     assert plain.scales == pytest.approx(np.sqrt((x**2).mean(axis=0)))
     assert (plain.target_centre, plain.target_scale, plain.offset) == (0.0, 1.0, True)
-
-
-def test_it_travels() -> None:
-    sent = RegressionMoments(features=3, less_offset=True)
-    assert rebuild(CATALOGUE, describe(sent)) == sent
-    assert sent.columns == ("features", "target", "offset")
-    for wrong in ({"features": -1}, {"features": 257}, {"features": 1, "less_offset": 1}):
-        with pytest.raises(UsageError):
-            RegressionMoments(**wrong)

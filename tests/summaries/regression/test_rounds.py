@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Mapping
-from dataclasses import fields, replace
 from typing import Any
 
 import numpy as np
@@ -13,10 +12,8 @@ import pytest
 from batched import batched
 from fedassay.data.tables import ArrayRows, StreamedRows
 from fedassay.errors import UsageError
-from fedassay.kernel import envelope
 from fedassay.protocol import wire
-from fedassay.protocol.vocabulary import UNBOUNDED, Memory, Protection
-from fedassay.summaries import CATALOGUE
+from fedassay.protocol.vocabulary import Memory
 from fedassay.summaries.regression.local_work import LOCAL, LocalSteps, Turn, local_work
 from fedassay.summaries.regression.losses import Design
 from fedassay.summaries.regression.moments import LARGEST_THETA, Standard
@@ -289,18 +286,6 @@ def test_numbers_of_any_size_are_cut_and_never_refused(model: str, local: str, m
 
 
 # --- as a question ----------------------------------------------------------------------------------------
-
-
-def test_rounds_travel_and_come_back_as_they_were() -> None:
-    of = asked(seed=3, local="fixed", weights="clients", visits=7, remembers=True, centres=(1.0, 2.0))
-    for question in (of, ClientSpread(parameters=3)):
-        assert CATALOGUE[question.name] is type(question)
-        sent = wire.decode(wire.encode(envelope.describe(question)))
-        assert envelope.rebuild(CATALOGUE, sent) == question
-        assert question.sensitivity(Protection()) == UNBOUNDED
-    assert of.columns == ("features", "target")
-    assert replace(of, offset=True).columns == ("features", "target", "offset")
-    assert {field.name for field in fields(Standard)} <= {field.name for field in fields(of)}
 
 
 @pytest.mark.parametrize(

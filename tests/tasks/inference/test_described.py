@@ -70,30 +70,23 @@ def test_names_with_blanks_signs_digits_and_prefixes(
 @pytest.mark.parametrize(
     "text",
     [
-        "",
-        " ",
-        "= 3",
-        "c",
-        "a + c",
-        "a b",
-        "a * b",
-        "a - - b",
-        "2",
-        "a + 2",
-        "a = b",
-        "a = 1 = 2",
-        "a*2",
-        "(a)",
-        "aa",
-        "a = nan",
-        "a = inf",
-        "1e999*a",
-        "a - a",
-        "0*a",
-        "a +",
-        "2*",
-        "a/2",
-        "A",
+        *(
+            "",
+            " ",
+            "= 3",
+            "c",
+            "a + c",
+            "a b",
+            "a * b",
+            "a - - b",
+            "2",
+            "a + 2",
+            "a = b",
+            "a = 1 = 2",
+            "a*2",
+            "(a)",
+        ),
+        *("aa", "a = nan", "a = inf", "1e999*a", "a - a", "0*a", "a +", "2*", "a/2", "A"),
     ],
 )
 def test_what_is_no_contrast_is_refused_with_the_names(text: str) -> None:
@@ -121,7 +114,21 @@ def test_scales_that_are_given() -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["a", "a=1", "a=1:0", "a=1:-2", "a=nan:1", "a=1:inf", "b=1:1", "target=1:1", "=1:1"]
+    "text",
+    [
+        "",
+        "a",
+        "a=1",
+        "a=1:0",
+        "a=1:-2",
+        "a=nan:1",
+        "a=1:inf",
+        "a=x:1",
+        "a=1:2:3",
+        "b=1:1",
+        "target=1:1",
+        "=1:1",
+    ],
 )
 def test_what_is_no_scale_is_refused(text: str) -> None:
     with pytest.raises(UsageError, match=r"scales: got .*such as 'age=50:10', of a\."):

@@ -26,10 +26,10 @@ from fedassay.runtimes.in_process.runtime import Faithful
 from fedassay.study.simulation import Simulation
 from fedassay.summaries.regression.losses import Design, loss_of
 from fedassay.summaries.regression.moments import Standard
-from fedassay.summaries.regression.rounds import ClippedRound, ClippedSums, RegressionRound
+from fedassay.summaries.regression.rounds import ClippedRound, ClippedSums
 from fedassay.tasks.inference import private_rounds
 from fedassay.tasks.inference.estimate import RandomScaling, StudentT
-from fedassay.tasks.inference.infer import FEWEST_ROUNDS, Infer
+from fedassay.tasks.inference.infer import Infer
 from fedassay.tasks.inference.path import IteratePath
 from fedassay.tasks.inference.private_rounds import (
     PrivateCourse,
@@ -369,28 +369,6 @@ def test_public_scales_are_used() -> None:
     )
 
 
-@pytest.mark.parametrize(
-    "wrong",
-    [
-        "b",
-        "b=1",
-        "b=1:0",
-        "b=1:-1",
-        "b=nan:1",
-        "b=1:inf",
-        "b=x:1",
-        "z=1:1",
-        "target=0:1",
-        "=1:1",
-        "b=1:2:3",
-        "",
-    ],
-)
-def test_scales_that_make_no_sense_are_refused(wrong: str) -> None:
-    with pytest.raises(UsageError, match="scales: got .*expected a name, a mean and a spread above 0"):
-        Infer(features=("a", "b"), model="logistic", scales=(wrong,))
-
-
 # --- what is refused --------------------------------------------------------------------------------------
 
 
@@ -429,23 +407,6 @@ def test_rounds_that_noise_would_drown_are_not_begun() -> None:
     with pytest.raises(UsageError, match="hides the coefficients"):
         next(task.steps(private(many=needed - 2)))
     assert asked_by(task, private(many=0)).share == 1 / 12
-
-
-def test_bounds_and_clips_are_checked() -> None:
-    with pytest.raises(UsageError, match="rows_per_client"):
-        next(Infer(features=("a",)).steps(setting_of(clients=5, rows_per_client=9)))
-    for clip in (0.0, -1.0, math.nan, math.inf):
-        with pytest.raises(UsageError, match="clip"):
-            Infer(features=("a",), clip=clip)
-    with pytest.raises(UsageError, match="rounds"):
-        Infer(features=("a",), rounds=FEWEST_ROUNDS - 1)
-
-
-def test_exact_rounds_are_never_asked_under_noise() -> None:
-    """Their sensitivity is as large as numbers go: the trust model has no noise for it."""
-    of = RegressionRound(features=1, model="linear", theta=(0.0, 0.0), step=0.1)
-    with pytest.raises((UsageError, UnsupportedQuery)):
-        private().noise(Sum(of=of, share=1.0))
 
 
 @pytest.mark.parametrize(

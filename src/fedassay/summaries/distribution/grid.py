@@ -116,7 +116,7 @@ class ValueGrid:
         after = self.threshold(np.array([0, self.points - 1])).tolist()
         steps = [(b - a, max(abs(a), abs(b))) for a, b in zip(before, after, strict=True)]
         if self.spacing == "logarithmic":
-            low, high = math.log(self.lower), math.log(self.upper)
+            low, high = self._ends
             steps.append(((high - low) / self.points, max(abs(low), abs(high))))
         # A step of few units of rounding, at either end, would let points coincide.
         if not all(step > 8 * math.ulp(size) for step, size in steps):
@@ -130,12 +130,16 @@ class ValueGrid:
         if self.spacing == "given":
             return self.thresholds[places]
         share = (places + 1.0) / self.points  # exact, N is a power of two
-        if self.spacing == "uniform":
-            inner = self._decimal(self.lower + share * (self.upper - self.lower))
-        else:
-            low, high = math.log(self.lower), math.log(self.upper)
-            inner = np.exp(np.minimum(low + share * (high - low), high))
+        low, high = self._ends
+        inner = low + share * (high - low)
+        inner = self._decimal(inner) if self.spacing == "uniform" else np.exp(np.minimum(inner, high))
         return np.where(places >= self.points - 1, self.upper, np.minimum(inner, self.upper))
+
+    @property
+    def _ends(self) -> tuple[float, float]:
+        """The ends of the range, between whose logarithms a logarithmic grid is uniform."""
+        logarithmic = self.spacing == "logarithmic"
+        return (math.log(self.lower), math.log(self.upper)) if logarithmic else (self.lower, self.upper)
 
     def _decimal(self, points: Floats) -> Floats:
         """The decimal numbers that are meant: 3.9, and not 3.8999999999999995, below which a value of 3.9 would not be.
@@ -174,11 +178,8 @@ class ValueGrid:
                 np.int64
             )
         x = np.clip(x, self.lower, self.upper)
-        if self.spacing == "uniform":
-            share = (x - self.lower) / (self.upper - self.lower)
-        else:
-            low, high = math.log(self.lower), math.log(self.upper)
-            share = (np.log(x) - low) / (high - low)
+        low, high = self._ends
+        share = ((x if self.spacing == "uniform" else np.log(x)) - low) / (high - low)
         leaf: NDArray[np.int64] = np.clip(np.ceil(share * self.points) - 1, 0, self.points - 1).astype(
             np.int64
         )

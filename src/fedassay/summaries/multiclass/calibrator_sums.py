@@ -29,7 +29,7 @@ from fedassay.protocol.vocabulary import (
     Unit,
     Vector,
 )
-from fedassay.summaries.measures import SUMS, WithoutNoise
+from fedassay.summaries.measures import SUMS
 from fedassay.summaries.multiclass.local_fits import AVERAGED, LARGEST_UPDATE, RIDGE, Averaged, local_fit
 from fedassay.summaries.multiclass.losses import FAMILIES, LossSums, loss_sums
 from fedassay.summaries.multiclass.maps import logits_of
@@ -45,7 +45,7 @@ LARGEST_SUM = 2.0**75
 
 
 @dataclass(frozen=True, kw_only=True)
-class ScalingSums(WithoutNoise, Checked, Summary[LossSums]):
+class ScalingSums(Checked, Summary[LossSums]):
     """Rows, and the sums over them of the log loss, its gradient and its Hessian's upper triangle at `theta`.
 
     Parameters
@@ -69,6 +69,7 @@ class ScalingSums(WithoutNoise, Checked, Summary[LossSums]):
 
     name: ClassVar[str] = "scaling-sums"
     columns: ClassVar[tuple[str, ...]] = ("class", "logits")
+    additive: ClassVar[bool] = False
 
     method: str
     classes: NumberOfClasses
@@ -110,6 +111,11 @@ class ScalingSums(WithoutNoise, Checked, Summary[LossSums]):
             second = np.zeros(0) if sums.hessian is None else sums.hessian[upper]
             count, total = count + sums.rows, total + np.concatenate([[sums.loss], sums.gradient, second])
         return np.concatenate([[count], SUMS.write(np.clip(total, -LARGEST_SUM, LARGEST_SUM))]), memory
+
+    def sensitivity(self, protection: Protection) -> Sensitivity:
+        """Every entry from one end of its range to the other."""
+        reach = 2.0 * self.largest
+        return Sensitivity(l1=reach * self.length, l2=reach * math.sqrt(self.length))
 
     def read(self, total: Total) -> LossSums:
         """The sums of all rows, correctly rounded to a few units in the last place."""

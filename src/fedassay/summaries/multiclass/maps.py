@@ -133,8 +133,8 @@ def logits_of(rows: Rows, classes: int) -> Iterator[tuple[NDArray[Any], NDArray[
     not say that it has rows. If they are all that there is, the total has no rows.
     """
     for batch in rows.batches():
-        logits = np.asarray(column(batch, "logits"))
-        if logits.ndim != 2 or logits.shape[1] == classes:
+        logits = checked_logits(column(batch, "logits"))
+        if logits.shape[1] == classes:
             yield logits, np.asarray(column(batch, "class"))
 
 
