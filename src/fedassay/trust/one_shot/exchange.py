@@ -400,4 +400,4 @@ def measured(plans: Sequence[Plan], measure: Measure) -> Vector:
         [vector.shape for vector in vectors] == shapes and all(v.dtype == np.int64 for v in vectors),
         "expected one vector of whole numbers per query, as long as its summary says.",
     )
-    return np.concatenate(vectors)
+    return np.concatenate(vectors) if len(vectors) > 1 else vectors[0]
