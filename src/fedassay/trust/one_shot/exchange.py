@@ -245,15 +245,16 @@ class OneShot(OneShotParameters, TrustModel):
 
     def _speak(self, terms: Terms, request: Request, measure: Measure, randomness: Randomness) -> Message:
         """Leg 0. Measure, and send the corrections under pads that nothing here can make again."""
-        name, packing = request.recipient, terms.sizes.packing
+        name, packing, own = request.recipient, terms.sizes.packing, KeyPair.draw(randomness)
         rows = packing.rows(self.contribution(request.plans, measure, terms.sizes, randomness))
-        corrections = None
-        while corrections is None:
-            own = KeyPair.draw(randomness)
+        while True:
             keys = [
                 terms.pad_key(own, key.public, (name, member, own.public)) for member, key in terms.members
             ]
             corrections = packing.corrections(rows, expand(keys, terms.columns, packing.at_once))
+            if corrections is not None:
+                break
+            own = KeyPair.draw(randomness)
         words = terms.spoken(name, own.public)
         signature = b"" if request.credentials is None else request.credentials.sign(messages.SPOKEN, words)
         return {"public": own.public, "corrections": corrections, "signature": signature}
@@ -396,4 +397,4 @@ def measured(plans: Sequence[Plan], measure: Measure) -> Vector:
         [vector.shape for vector in vectors] == shapes and all(v.dtype == np.int64 for v in vectors),
         "expected one vector of whole numbers per query, as long as its summary says.",
     )
-    return np.concatenate(vectors)
+    return np.concatenate(vectors) if len(vectors) > 1 else vectors[0]
