@@ -225,6 +225,14 @@ class Agenda:
 
     # --- running --------------------------------------------------------------------------------------------
 
+    def first_questions(self, setting: Setting) -> tuple[tuple[str, Plan], ...]:
+        """The plan of each question of the first step of each task, after what clients are told of who asks."""
+        return tuple(
+            (item.label, job.setting.plan(query))
+            for item, job in zip(self.items, self.jobs(setting), strict=True)
+            for query in rehearse(job.task, job.setting)
+        )
+
     def jobs(self, setting: Setting) -> list[Job]:
         """The tasks as jobs of one run; `setting` is that of the study."""
         jobs = []
@@ -246,14 +254,6 @@ class Agenda:
     def rehearse(self, setting: Setting) -> tuple[Query[Any], ...]:
         """Plan the first step of every task and raise what a run would; the queries of these steps."""
         return tuple(query for job in self.jobs(setting) for query in rehearse(job.task, job.setting))
-
-    def first_questions(self, setting: Setting) -> tuple[tuple[str, Plan], ...]:
-        """The plan of each question of the first step of each task, after what clients are told of who asks."""
-        return tuple(
-            (item.label, job.setting.plan(query))
-            for item, job in zip(self.items, self.jobs(setting), strict=True)
-            for query in rehearse(job.task, job.setting)
-        )
 
     def results(self, outcome: Mapping[str, Any], run: RunRecord) -> dict[str, Any]:
         """The ``results`` of the public contract from what the jobs returned, by name."""

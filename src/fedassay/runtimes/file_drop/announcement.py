@@ -17,7 +17,6 @@ from fedassay.protocol.vocabulary import (
     Budget,
     Message,
     Neighbours,
-    Plan,
     Protection,
     Setting,
     TrustModel,
@@ -37,8 +36,7 @@ class Announcement:
     Parameters
     ----------
     study : unique: a name and random digits, so that no file fits two studies.
-    agenda : the tasks that will ask, in the coordinator's words. Sites judge the first question of each before they
-        answer any, and then each request by itself.
+    agenda : the tasks that will ask, in the coordinator's words; the requests themselves are judged one by one.
     roster : the sites and their public keys; each site compares them with those it has pinned.
     helpers : second servers, for trust models that have one, and their public keys.
     reply_key : X25519; replies are sealed for it, so that only the coordinator reads them.
@@ -80,11 +78,6 @@ class Announcement:
         return Setting(
             trust=self.trust, protection=self.protection, budget=self.budget, clients=len(self.roster)
         )
-
-    @property
-    def first_questions(self) -> tuple[tuple[str, Plan], ...]:
-        """First questions of all tasks, for sites that judge a study before they answer."""
-        return self.agenda.first_questions(self.setting)
 
     def encode(self) -> bytes:
         """The body of the announcement's letter."""

@@ -180,7 +180,7 @@ class Participant:
         try:
             opened = envelope.open_request(data, summaries=self.summaries, trust_models=self.trust_models)
             if is_first:
-                opened = replace(opened, announced=announcement.first_questions)
+                opened = replace(opened, announced=announcement.agenda.first_questions(announcement.setting))
         except FedassayError as error:
             raise type(error)(f"{where}: {error}") from error
         except (
