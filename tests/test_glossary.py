@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,13 @@ from golden.documents import FOLDER
 
 DIALECT = ("nobody", "whoever", "somebody", "so many", "beside")
 """Words that stand for a noun of the field, or for a plainer one."""
+
+PAGES = sorted((FOLDER / "report").iterdir())
+
+
+def dialect_of(text: str) -> list[str]:
+    words = " ".join(text.split()).lower()
+    return [word for word in DIALECT if re.search(rf"\b{word}\b", words)]
 
 
 def test_the_command_prints_one_word_those_of_a_sentence_or_all(capsys: Any) -> None:
@@ -36,5 +44,10 @@ def test_a_report_explains_the_words_it_uses() -> None:
 
 @pytest.mark.parametrize("path", sorted((FOLDER / "help").iterdir()), ids=lambda path: path.stem)
 def test_help_speaks_no_dialect(path: Path) -> None:
-    text = " ".join(path.read_text("utf-8").split()).lower()
-    assert [word for word in DIALECT if re.search(rf"\b{word}\b", text)] == []
+    assert dialect_of(path.read_text("utf-8")) == []
+
+
+def test_errors_and_reports_speak_no_dialect() -> None:
+    usages = json.loads((FOLDER / "usage.json").read_text("utf-8")).values()
+    texts = [*(usage["says"] or "" for usage in usages), *(path.read_text("utf-8") for path in PAGES)]
+    assert [text for text in texts if dialect_of(text)] == []

@@ -17,7 +17,7 @@ from typing import Any
 from fedassay.errors import UsageError
 from fedassay.kernel.run import Job, rehearse
 from fedassay.privacy.ledger.charges import Charge, compose
-from fedassay.protocol.vocabulary import ATOMS, Budget, Message, Part, Query, Setting, Task
+from fedassay.protocol.vocabulary import ATOMS, Budget, Message, Part, Plan, Query, Setting, Task
 from fedassay.tasks.card import KINDS, TASKS, task_of, with_defaults, with_site_names
 from fedassay.tasks.study_rules import verdict
 
@@ -211,6 +211,14 @@ class Agenda:
         return spent
 
     # --- running --------------------------------------------------------------------------------------------
+
+    def first_questions(self, setting: Setting) -> tuple[tuple[str, Plan], ...]:
+        """The plan of each question of the first step of each task, after what clients are told of who asks."""
+        return tuple(
+            (item.label, job.setting.plan(query))
+            for item, job in zip(self.items, self.jobs(setting), strict=True)
+            for query in rehearse(job.task, job.setting)
+        )
 
     def jobs(self, setting: Setting) -> list[Job]:
         """The tasks as jobs of one run; `setting` is that of the study."""

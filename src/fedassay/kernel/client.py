@@ -164,7 +164,7 @@ class Client(Endpoint):
         request = opened.request
         try:
             self._rules = self.site.policy.now()
-            for plan, task in zip(request.plans, opened.tasks, strict=True):
+            for task, plan in (*zip(opened.tasks, request.plans, strict=True), *opened.announced):
                 self._rules.check(
                     PolicyRequest(
                         plan=plan,

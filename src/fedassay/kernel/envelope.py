@@ -99,6 +99,8 @@ class Envelope:
     """X25519: replies are sealed for it."""
     asker: str | None = None
     """The public key whose signature on the request the transport has checked, as rosters have it."""
+    announced: tuple[tuple[str, Plan], ...] = ()
+    """First questions of all tasks of the study, as announced, each with its task: judged before the first is paid."""
 
 
 class Reply(NamedTuple):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from fedassay.crypto.identity import Credentials, fingerprint, key_to_text
@@ -112,7 +112,7 @@ class Participant:
             number=number,
             data=letter.body,
             files=(announced, data),
-            opened=self._opened(letter.body, announcement, where=str(path)),
+            opened=self._opened(letter.body, announcement, where=str(path), is_first=number == 1),
             answered=letters.read(self._place(announcement, f"{number}.reply")),
         )
 
@@ -164,9 +164,11 @@ class Participant:
     def _place(self, announcement: Announcement, name: str) -> Path:
         return self.state / "file-drop" / announcement.study / name
 
-    def _opened(self, data: bytes, announcement: Announcement, *, where: str) -> Envelope:
+    def _opened(self, data: bytes, announcement: Announcement, *, where: str, is_first: bool) -> Envelope:
         try:
             opened = envelope.open_request(data, summaries=self.summaries, trust_models=self.trust_models)
+            if is_first:
+                opened = replace(opened, announced=announcement.agenda.first_questions(announcement.setting))
         except FedassayError as error:
             raise type(error)(f"{where}: {error}") from error
         except (
