@@ -100,7 +100,9 @@ class Database:
 
     @cached_property
     def _parsed(self) -> DatabaseUrl:
-        url = DatabaseUrl.of(self.url, role="data")
+        url = DatabaseUrl.of(
+            self.url, role="data", otherwise="export the rows of other databases to a .parquet file"
+        )
         if url.kind == SQLITE and not url.only_a_file:
             raise UsageError(
                 "data: got an SQLite URL without a file or with more than a file, expected sqlite:///FILE "

@@ -58,8 +58,8 @@ class DatabaseUrl:
     more: Mapping[str, str] = field(default_factory=dict, repr=False)
 
     @classmethod
-    def of(cls, text: str, *, role: str) -> DatabaseUrl:
-        """Read a URL; `role` says in errors what it was given for.
+    def of(cls, text: str, *, role: str, otherwise: str = "use one of these") -> DatabaseUrl:
+        """Read a URL; errors say for which role, and what to do with another database.
 
         Raises
         ------
@@ -73,7 +73,7 @@ class DatabaseUrl:
         kind = _DRIVERS.get(found["kind"].lower())
         if kind is None:
             raise UsageError(
-                f"{role}: got a URL of another kind of database, expected {expected}; use one of these."
+                f"{role}: got a URL of another kind of database, expected {expected}; {otherwise}."
             )
         return cls(
             kind=kind,

@@ -381,7 +381,6 @@ def test_the_command_as_json(capsys: Any) -> None:
         (["--privacy", "server-dp", "--epsilon", 1, "--method", "qq"], "use --method pooled"),
         (["--method", "local"], "local: it needs the quantile of each client"),
         (["--rows", 1e9, "--privacy", "plain"], "expected at most 10,000,000"),
-        (["--privacy", "distributed-dp", "--epsilon", 1, "--clients", 2], "got 2 clients"),
     ],
 )
 def test_bad_input_has_one_sentence(capsys: Any, arguments: list[object], words: str) -> None:
