@@ -439,5 +439,6 @@ def test_fewer_clients_than_a_secure_sum_needs(capsys: Any, tmp_path: Path) -> N
     path = tmp_path / "two.csv"
     frame(200, sites=2).to_csv(path, index=False)
     for method in ("qq", "pooled"):
-        said = refusal(capsys, path, *REGRESSION, "--method", method, "--score-range", "0,6")
+        asked = ("conformal", path, *REGRESSION, "--method", method, "--score-range", "0,6", "--quiet")
+        said = refused(capsys, *asked, code=4)
         assert "2 clients, expected at least 3" in said

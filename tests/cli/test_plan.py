@@ -85,7 +85,6 @@ def test_without_clients_each_row_is_one(capsys: Any) -> None:
         (["--target", "auc=0.1"], "target: got 'auc'"),
         (["--target", "roc_auc=-1"], "target roc_auc: got -1"),
         (["--privacy", "server-dp"], "needs a budget"),
-        (["--privacy", "distributed-dp", "--epsilon", "1", "--clients", "2"], "got 2 clients"),
         (["--height", "40"], "height: got 40"),
         (["--json", "nowhere/plan.json"], "its folder does not exist"),
         (["--unit", "client", "--privacy", "server-dp", "--epsilon", "1"], "give --rows-per-client"),

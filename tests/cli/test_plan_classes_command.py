@@ -84,7 +84,6 @@ def test_a_plan_without_noise(capsys: Any) -> None:
         (["--bins", "6"], "--bins: unknown parameter of calibrate-classes"),
         (["--privacy", "server-dp"], "needs a budget"),
         (["--privacy", "two-server", "--epsilon", "1"], "two-server encodes each row by the cell"),
-        (["--privacy", "distributed-dp", "--epsilon", "1", "--clients", "2"], "got 2 clients"),
         (["--level", "1.5"], "level: got 1.5"),
     ],
 )

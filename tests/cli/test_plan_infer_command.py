@@ -57,7 +57,6 @@ def test_as_json(capsys: Any) -> None:
         (["--rows", 0], "rows: got 0"),
         (["--features", 0], "features: got 0"),
         (["--effect", -1], "target effect: got -1"),
-        (["--clients", 2], "got 1 of 2 clients, which is 2 in a round, expected at least 3 (secure-sum)"),
         (["--participation", 0.2], "participation: got 0.2 of 5 clients, which is 1 in a round"),
         (["--rows-per-client", 20], "leave out --rows-per-client"),
         (["--privacy", "server-dp"], "needs a budget"),

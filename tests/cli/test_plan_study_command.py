@@ -115,9 +115,9 @@ def test_what_is_missing_is_one_sentence(
     assert said in plan.refused(STUDY.replace(left_out, ""), *arguments)
 
 
-def test_too_few_clients_are_a_wrong_number(plan: Plan) -> None:
+def test_too_few_clients_end_as_the_run_would(plan: Plan) -> None:
     few = STUDY.replace("server-dp", "distributed-dp").replace("clients = 10", "clients = 2")
-    assert "clients" in plan.refused(few)
+    assert "clients" in refused(*plan.words(few), code=4)
 
 
 # --- words that are explained -----------------------------------------------------------------------------------

@@ -223,7 +223,6 @@ def test_the_command_as_json(capsys: Any) -> None:
         (["--target", "roc_auc=0.1"], "target: got 'roc_auc', expected one of noise, band"),
         (["--privacy", "server-dp"], "needs a budget"),
         (["--privacy", "two-server", "--epsilon", 1], "--rows-per-client"),
-        (["--privacy", "distributed-dp", "--epsilon", 1, "--clients", 2], "got 2 clients"),
     ],
 )
 def test_bad_input_has_one_sentence(capsys: Any, arguments: list[object], words: str) -> None:

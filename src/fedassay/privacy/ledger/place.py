@@ -193,7 +193,10 @@ class PostgresLedger:
 
     def execute(self, statement: str, values: Mapping[str, Any] | None = None) -> Iterator[tuple[Any, ...]]:
         """See `SqliteLedger`."""
-        cursor = self._connection.execute(_PARAMETER.sub(r"%(\1)s", statement).encode(), values or {})
+        if values is None:  # then nothing in the statement stands for a parameter
+            cursor = self._connection.execute(statement.encode())
+        else:
+            cursor = self._connection.execute(_PARAMETER.sub(r"%(\1)s", statement).encode(), values)
         return iter(cursor if cursor.description is not None else ())
 
     def execute_many(self, statement: str, values: Sequence[Mapping[str, Any]]) -> None:
