@@ -101,7 +101,7 @@ def infer(
         own = {
             "model": name,
             "features": feature_names(columns.names["features"], data),
-            "standardise": standardise and loss.standardises,
+            "standardise": standardise if loss.standardises else False,
             "offset": offset is not None,
         }
         task = made(Infer, {**arguments, **own}, state=state)
