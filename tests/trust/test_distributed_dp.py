@@ -273,7 +273,7 @@ def test_what_is_refused() -> None:
         DistributedDP().plan(Collect(of=Numbers()), setting(10, Budget(epsilon=1.0)))
     with pytest.raises(UsageError, match="epsilon"):
         DistributedDP().plan(Sum(of=Numbers()), setting(10, None))
-    with pytest.raises(UsageError, match="got 2 clients"):
+    with pytest.raises(TooFewClients, match="got 2 clients"):
         DistributedDP().plan(Sum(of=Numbers()), setting(2, Budget(epsilon=1.0)))
 
 
