@@ -62,6 +62,19 @@ class Ask:
     cohort: int = 4
     part: Part = Part.ALL
 
+    @property
+    def announced(self) -> dict[str, Any]:
+        """Parameters of an evaluation that asks for this histogram: sites judge what is announced, too."""
+        if self.task != "evaluate" or not isinstance(self.summary, ScoreHistogram):
+            return {}
+        asked = self.summary
+        return {
+            "transform": asked.transform,
+            "height": asked.height,
+            "thresholds": asked.thresholds or (0.5,),
+            "buckets": 2,
+        }
+
     def plan(self, clients: int) -> Plan:
         setting = Setting(trust=self.trust, protection=self.protection, budget=self.budget, clients=clients)
         return self.trust.plan(self.kind(of=self.summary, part=self.part), setting)
@@ -184,7 +197,7 @@ class FileDrop(Transport):
             identity=self.sites.identities[COORDINATOR],
             proposal=Proposal(
                 name="s",
-                agenda=Agenda.of(ask.task, {}),
+                agenda=Agenda.of(ask.task, ask.announced),
                 trust=ask.trust,
                 protection=ask.protection,
                 budget=ask.budget,

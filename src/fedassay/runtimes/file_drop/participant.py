@@ -167,8 +167,6 @@ class Participant:
     def _opened(self, data: bytes, announcement: Announcement, *, where: str, is_first: bool) -> Envelope:
         try:
             opened = envelope.open_request(data, summaries=self.summaries, trust_models=self.trust_models)
-            if is_first:
-                opened = replace(opened, announced=announcement.agenda.first_questions(announcement.setting))
         except FedassayError as error:
             raise type(error)(f"{where}: {error}") from error
         except (
@@ -178,7 +176,12 @@ class Participant:
         announcement.check(opened, where=where)
         if opened.request.recipient != self.name:
             raise ProtocolError(f"{where}: the request inside is for {opened.request.recipient!r}.")
-        return opened
+        if not is_first:
+            return opened
+        try:
+            return replace(opened, announced=announcement.agenda.first_questions(announcement.setting))
+        except FedassayError as error:
+            raise ProtocolError(f"{where}: what is announced cannot be asked: {error}") from error
 
 
 def announcement_fingerprint(announcement: Announcement) -> str:
