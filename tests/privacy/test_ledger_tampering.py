@@ -13,7 +13,7 @@ import pytest
 
 from fedassay.cli import run_command
 from fedassay.errors import BudgetExceeded, LedgerUnusable, UsageError
-from fedassay.privacy.ledger.book import RECORDS, STEPS, VERSION, upgrade
+from fedassay.privacy.ledger.book import RECORDS, REFUSALS, STEPS, VERSION, upgrade
 from fedassay.privacy.ledger.chain import (
     CHARGE,
     Anchor,
@@ -77,7 +77,7 @@ def filled(folder: Path, kind: str = SQLITE, charges: int = 5) -> str:
         ([f"DELETE FROM {RECORDS} WHERE sequence = 1"], "record 1 is missing"),
         ([f"DELETE FROM {RECORDS} WHERE sequence = 5"], "record 5 and perhaps others are missing"),
         ([f"DELETE FROM {RECORDS}"], "record 5 and perhaps others are missing"),
-        ([f"DROP TABLE {RECORDS}", f"DROP TABLE {VERSION}"], "record 5 and perhaps others are missing"),
+        ([f"DROP TABLE {name}" for name in (RECORDS, REFUSALS, VERSION)], "record 5 and perhaps others are missing"),
         (
             [
                 f"DELETE FROM {RECORDS} WHERE sequence = 3",
@@ -362,8 +362,7 @@ def test_version_1_becomes_the_newest_with_all_its_records(tmp_path: Path, kind:
     rows = sql(where, f"SELECT * FROM {RECORDS} ORDER BY sequence")
     sql(
         where,
-        f"DROP TABLE {RECORDS}",
-        f"DROP TABLE {VERSION}",
+        *(f"DROP TABLE {name}" for name in (RECORDS, REFUSALS, VERSION)),
         *STEPS[0],
         f"UPDATE {VERSION} SET version = 1",
     )
@@ -386,7 +385,8 @@ def test_a_newer_version_is_refused_in_one_sentence(tmp_path: Path) -> None:
     opened(where, tmp_path, BUDGET).charge([charge("1")])
     sql(where, f"UPDATE {VERSION} SET version = {len(STEPS) + 1}")
     require_unusable(
-        opened(where, tmp_path, BUDGET), r"version 3, this fedassay knows up to 2; upgrade fedassay\.$"
+        opened(where, tmp_path, BUDGET),
+        rf"version {len(STEPS) + 1}, this fedassay knows up to {len(STEPS)}; upgrade fedassay\.$",
     )
 
 
