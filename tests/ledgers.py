@@ -5,7 +5,7 @@ from __future__ import annotations
 import multiprocessing
 import uuid
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -75,8 +75,7 @@ def sql(where: str, *statements: str) -> list[Any]:
 @contextmanager
 def ledger_connection(where: str) -> Iterator[LedgerConnection]:
     """A connection to a ledger's database, in a transaction that is committed."""
-    connection = Place.of(where).connect()
-    connection.begin()
-    yield connection
-    connection.end(commit=True)
-    connection.close()
+    with closing(Place.of(where).connect()) as connection:
+        connection.begin()
+        yield connection
+        connection.end(commit=True)
