@@ -115,7 +115,7 @@ def _platt(noisy: Evidence, exact: Evidence, _: int | None) -> MapError:
 
 
 def _histogram(noisy: Evidence, exact: Evidence, buckets: int | None) -> MapError:
-    """Predict the error of bucket fractions v̂: sampling variance v(1-v)/n_j, and noise of a ratio of counts."""
+    """Predict the error of bucket fractions: sampling variance v(1-v)/n_j, and noise of a ratio of counts."""
     noisy.require_classes()
     if buckets is None:
         buckets = finest_number(noisy, max(1, round(noisy.rows ** (1 / 3))))
@@ -198,7 +198,7 @@ _HELD_OUT = "held_out_"
 class CalibrationForecast(Forecast[Calibrate]):
     """Errors of the map, and half-widths on held-out rows.
 
-    Sigmoids are predicted as Platt scaling, methods with steps as histogram binning, and ``auto`` as the better of both.
+    Sigmoids are predicted as Platt scaling, other methods as histogram binning, and ``auto`` as the better of the two.
     """
 
     targets: ClassVar[Mapping[str, float | None]] = MappingProxyType(

@@ -113,8 +113,9 @@ def platt(evidence: Evidence) -> Fitted:
     """Regress the label on logit(s): logit P(y=1) = c + a·logit(s).
 
     Logistic regression by maximum likelihood without penalty, equal to scikit-learn's
-    ``LogisticRegression(C=inf)`` on the binned scores. Platt (1999) scales the output of a support vector machine, and smooths the labels; for a
-    probability the logit is that output, and from a thousand rows on smoothing is not visible.
+    ``LogisticRegression(C=inf)`` on the binned scores. Platt (1999) scales the output of a support vector
+    machine, and smooths the labels; for a probability the logit is that output, and from a thousand rows on
+    smoothing is not visible.
     """
     s = _usable_scores(evidence)
     fit = _fit(evidence, np.log(s) - np.log1p(-s), identity=(1.0,))

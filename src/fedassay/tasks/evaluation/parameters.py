@@ -36,7 +36,7 @@ class EvaluateMulticlassParameters(Classes, BucketParameters, Intervals):
 
 
 class EvaluationRules(HistogramRules):
-    """A second model is compared with where there is a column of its scores."""
+    """Rules of binary evaluations: a second model is compared if there is a column of its scores."""
 
     implied_names: ClassVar[tuple[str, ...]] = ("versus",)
 
@@ -51,7 +51,7 @@ class EvaluationRules(HistogramRules):
 
 
 class ClassRules(StudyRules):
-    """The number of classes is looked up."""
+    """Rules of multiclass evaluations: the number of classes is looked up."""
 
     def looked_up(self, parameters: Given) -> tuple[str, ...]:
         """See `StudyRules`."""
