@@ -183,8 +183,7 @@ class FederatedBinning:
         class the calibrator would change. α_j is the part of the rows of class j that was seen (all rows of each class
         are counted once for it, together with the first round), or under noise rows against noise.
     positive_clip, negative_clip, joint : clips for the unit client under noise; see `ProbabilityHistograms`. Otherwise,
-        or
-        with clips of 0, counts are plain.
+        or with clips of 0, counts are plain.
 
     Reference: Private Federated Multiclass Post-Hoc Calibration, Algorithm 1, Section 4.3 and Appendices B.3 to B.5;
     corrections are described in `ProbabilityHistograms` and in `binning`.

@@ -236,8 +236,8 @@ class CalibrateMulticlass(CalibrateMulticlassParameters):
     sites decide the held-out share: averages under noise are divided by the number of clients expected to be left.
 
     Guarantee: fit rows and held-out rows are different units, so that each part may spend the whole budget (parallel
-    composition, see `data.split`). The guarantees of the ways of fitting are stated there. Rows are assumed independent,
-    for intervals.
+    composition, see `data.split`). The guarantees of the ways of fitting are stated there. Rows are assumed
+    independent, for intervals.
 
     Reference: Private Federated Multiclass Post-Hoc Calibration, and docs/explanation/multiclass-calibration.md.
     """
