@@ -130,7 +130,7 @@ class HistogramRules(StudyRules):
         return super().rows(results) if rows is None else rows
 
 
-# --- what the tasks of a study say together -----------------------------------------------------------------
+# --- the joint verdict of a study ---------------------------------------------------------------------------
 
 _Results = Mapping[str, Any]
 

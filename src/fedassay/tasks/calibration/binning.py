@@ -194,7 +194,7 @@ def supported_scores(evidence: Evidence) -> Floats:
     return np.clip(scores, scores[low], scores[high - 1])
 
 
-# --- what fitting a calibrator gives ------------------------------------------------------------------------
+# --- result of fitting a calibrator -------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -37,7 +37,7 @@ MEASURED = (
 
 LOSSES: Mapping[str, Loss] = MappingProxyType({"brier_score": BRIER, "log_loss": LOG})
 
-# --- whether to use a calibrator ----------------------------------------------------------------------------
+# --- recommendation of a calibrator -------------------------------------------------------------------------
 
 LOSS_NAMES = {"log_loss": "log loss", "brier_score": "Brier score"}
 

@@ -68,7 +68,7 @@ class CalibrateMulticlassParameters(Classes, Participation, BucketParameters, In
     buckets: Annotated[int, Interval(ge=1, le=200)] = 15
 
 
-# --- what a study file implies for calibrations -------------------------------------------------------------
+# --- implications of a study file for calibrations ----------------------------------------------------------
 
 
 class CalibrationRules(HistogramRules):

@@ -299,7 +299,7 @@ def least_noisy(histogram: ScoreHistogram, setting: Setting) -> ScoreHistogram:
     def equal(widths: tuple[int, ...]) -> Sum[LabelledHistogram]:
         return Sum(of=with_levels(widths, ()))
 
-    divisible = not setting.noise(Sum(of=histogram)).reporting  # else a client reports on one level only
+    divisible = not setting.noise(Sum(of=histogram)).reporting  # a report on one level counts as it is
     rows = expected_rows(setting) or TYPICAL_ROWS
 
     def expected_error(candidate: ScoreHistogram) -> float:

@@ -24,7 +24,7 @@ from fedassay.summaries.multiclass.class_statistics import (
     ScaledTotals,
 )
 
-# --- how far the probabilities of a multiclass model are from frequencies -----------------------------------
+# --- calibration errors of a multiclass model ---------------------------------------------------------------
 
 
 SHARED_ROWS = 2.0
@@ -34,7 +34,7 @@ Errors of different classes come from the same rows.
 
 Let s be the signs with which a row's classes count, Y the class of the row, drawn with the true probabilities q, and Y'
 an independent copy. Then Var(s_Y) = ½ E(s_Y - s_Y')² <= E[(s_Y² + s_Y'²) 1(Y ≠ Y')] = 2 Σ_j s_j² q_j(1 - q_j): at most
-twice the sum of the variances of the single classes. With two classes, whose errors are the same, it is reached.
+twice the sum of the variances of the single classes. With two classes, which are redundant, it is reached.
 """
 
 
@@ -97,7 +97,7 @@ def calibration_error(gaps: Gaps, *, level: float) -> Metric:
     return replace(metric, details={"excess": excess})
 
 
-# --- what released sums say about a multiclass model --------------------------------------------------------
+# --- metrics of a multiclass model from released sums -------------------------------------------------------
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -178,7 +178,8 @@ def brier_score(evidence: ClassEvidence, *, level: float = LEVEL) -> Metric:
 def log_loss(evidence: ClassEvidence, *, level: float = LEVEL) -> Metric:
     """Estimate the mean negative log-likelihood, with probabilities clipped as scikit-learn clips them.
 
-    A row can weigh up to 36, and the noise weighs as much. An estimate within the noise has no value.
+    A row can weigh up to 36, and the noise weighs as much. An estimate that does not stand out from the noise has no
+    value.
     """
     estimate = evidence.mean("loss", "loss_squared")
     deviation = math.sqrt(estimate.privacy_variance)

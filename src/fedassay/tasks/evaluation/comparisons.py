@@ -211,8 +211,8 @@ def auc_difference(pair: ReleasedPair, *, level: float = LEVEL) -> Metric:
 def brier_difference(pair: ReleasedPair, *, level: float = LEVEL) -> Metric:
     """Estimate the first model's Brier score minus the second's: a mean over rows, from scores and not from bins.
 
-    The number of rows is that of the histograms, both averaged, with their noise; `discretisation` is the
-    largest total effect of rounding each row to fixed point.
+    The number of rows is that of the histograms, both averaged, with their noise; `discretisation` is a
+    bound on the effect of rounding each row to fixed point.
     """
     n = (pair.first.require_rows() + pair.second.require_rows()) / 2
     if n <= 1:

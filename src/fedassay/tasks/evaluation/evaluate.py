@@ -26,7 +26,7 @@ from fedassay.tasks.evaluation.comparisons import Flow, against, by_site, togeth
 from fedassay.tasks.evaluation.parameters import EvaluateParameters
 from fedassay.tasks.evaluation.stored import histogram_to_json, operating_points, threshold_entry
 
-# --- how scores are distributed in each class ---------------------------------------------------------------
+# --- distribution of the scores in each class ---------------------------------------------------------------
 
 BUCKETS = (40, 20, 10, 5)
 """Possible numbers of buckets; under noise the first number that is `CLEAR`, else the last."""
@@ -160,7 +160,7 @@ def whole(released: Released[dict[str, LabelledHistogram]]) -> Released[Labelled
 
 
 def added(noise: Noise, *, times: int) -> Noise:
-    """Return the noise of the sum of this number of independent releases: its variance adds up."""
+    """Return the noise of the sum of this number of independent releases: noise and variance add up."""
     if noise.variance == 0:
         return noise
     return replace(noise, variance=times * noise.variance, copies=times * noise.copies)
@@ -216,7 +216,7 @@ class Evaluate(EvaluateParameters):
         """Ask for one histogram, or what the options need; return ``results`` of the public contract."""
         if not self.per_site:
             return (yield from self._rows(setting, share=1.0))
-        # No noise, so the shares are only told apart.
+        # There is no noise, so the shares only have to be given.
         parts = yield from together(self._rows(setting, share=0.5), by_site(self, setting, share=0.5))
         return {name: value for part in parts for name, value in part.items()}
 

@@ -32,7 +32,7 @@ class EvaluateMulticlassParameters(Classes, BucketParameters, Intervals):
     """2^height bins for the ranking of each class; 0 for no ranking. Default: 10, or 8 under noise."""
 
 
-# --- what a study file implies for evaluations --------------------------------------------------------------
+# --- implications of a study file for evaluations -----------------------------------------------------------
 
 
 class EvaluationRules(HistogramRules):

@@ -97,7 +97,7 @@ def _spread(tree: Tree, nodes: Vector, counts: list[float]) -> Total:
     return vector
 
 
-# --- what each threshold would mean -------------------------------------------------------------------------
+# --- metrics at many thresholds -----------------------------------------------------------------------------
 
 THRESHOLDS = tuple(percent / 100 for percent in range(1, 100))
 

@@ -118,7 +118,7 @@ BINNINGS: Mapping[str, Callable[[ClassCounts], Floats]] = MappingProxyType(
 """Fits by the name of their method."""
 
 
-# --- how far to believe it ------------------------------------------------------------------------------
+# --- weights of the classes -----------------------------------------------------------------------------
 
 
 def weights_of_rows(seen: Floats, every: Floats) -> Floats:

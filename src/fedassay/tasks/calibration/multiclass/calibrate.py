@@ -88,7 +88,7 @@ class CalibratorChoice(CalibrateMulticlassParameters):
         usual = {field.name: field.default for field in fields(self)}
         return [name for name in names if getattr(self, name) != usual[name]]
 
-    # --- what is done -----------------------------------------------------------------------------------------
+    # --- settled choice ---------------------------------------------------------------------------------------
 
     def settled(self, setting: Setting) -> CalibratorChoice:
         """Return the choice with all open parameters decided, from public knowledge only."""

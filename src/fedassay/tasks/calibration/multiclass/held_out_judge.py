@@ -172,7 +172,7 @@ def accuracy_change(paired: Paired, *, level: float = LEVEL) -> Metric:
     return estimate.metric(value, (max(-1.0, low), min(1.0, high)), level=level)
 
 
-# --- whether to use a multiclass calibrator -----------------------------------------------------------------
+# --- recommendation of a multiclass calibrator --------------------------------------------------------------
 
 LARGEST_FALL = 0.01
 """Largest fall of the accuracy: a calibrator that loses more is never recommended."""
@@ -252,7 +252,7 @@ def _changes(losses: Mapping[str, Metric]) -> str:
     return " and the ".join(f"{LOSS_NAMES[name]} {change_of(metric)}" for name, metric in losses.items())
 
 
-# --- what a multiclass calibrator does to held-out rows -----------------------------------------------------
+# --- effect of a multiclass calibrator on held-out rows -----------------------------------------------------
 
 PAIRED = 0.7
 """Share of the changes, if the rest is asked too: a private judgement is about the verdict first."""

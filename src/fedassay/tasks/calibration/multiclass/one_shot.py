@@ -62,7 +62,7 @@ from fedassay.summaries.multiclass.loss_curves import (
 from fedassay.summaries.multiclass.scaling_maps import Temperature, VectorScaling
 from fedassay.tasks.calibration.multiclass.exact import RIDGE, Fit
 
-# --- where the mean curve of the log loss is lowest ---------------------------------------------------------
+# --- minimum of the mean curve of the log loss --------------------------------------------------------------
 
 
 STEP = math.log(2) / 4
