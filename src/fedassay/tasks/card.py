@@ -41,7 +41,7 @@ class KindCard:
     command : options of its command besides its parameters; the columns by default. Of kinds with the same
         `asked_as`, the kind of that name has it.
     columns : roles of the columns that it always reads; they distinguish it from other kinds of the same `asked_as`.
-    rules : rules for what a study file implies for it.
+    rules : rules for the implications of a study file for it.
     in_first_study : True if `fedassay init` proposes it.
     example : parameters with which it can be planned before anything is known of the data.
     variants : parameters with which other trust models may answer it, by their names in the table of cells.

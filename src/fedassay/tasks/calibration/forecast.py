@@ -94,7 +94,7 @@ def _platt(noisy: Evidence, exact: Evidence, _: int | None) -> MapError:
 
     To first order, f̂ - q = μ(1-μ) x^T (β̂ - β) with x = (1, logit s) and β = (0, 1).
 
-    The coefficients have the sandwich covariance of `Logistic.influence`, and a map that is one to one has
+    The coefficients have the sandwich covariance of `Logistic.influence`, and an injective map has
     E[y|f̂] = q. Bins move rows to their midpoints, which matters to second order only and is left out.
     """
     noisy.require_classes()

@@ -61,9 +61,9 @@ def isotonic(evidence: Evidence) -> Fitted:
     """Pool adjacent violators over the leaves, with straight lines between them as in scikit-learn.
 
     Without noise it equals scikit-learn's ``IsotonicRegression(out_of_bounds="clip")`` on the binned scores;
-    its first and last block may have the value 0 or 1. Under noise, leaves are merged first into as many buckets as the
-    noise allows, and each pooled block uses the posterior means of its counts: blocks are large, so noise that
-    looks like structure is averaged away.
+    its first and last block may have the value 0 or 1. Under noise, leaves are first merged into the number of
+    buckets that the noise allows, and each pooled block uses the posterior means of its counts: blocks are
+    large, so noise that looks like structure is averaged away.
     """
     evidence.require_classes()
     return _exact(evidence) if evidence.exact else _noisy(evidence)
@@ -197,7 +197,7 @@ class ChosenCalibrator:
 def fit(evidence: Evidence, method: str, *, bins: int | None = None) -> ChosenCalibrator:
     """Fit one method, or with `auto` all of them and keep the best.
 
-    The best is the one with the smallest log loss to expect on new rows: the log loss of the rows it was
+    The best has the smallest expected log loss on new rows: the log loss of the rows it was
     fitted to plus its `optimism`. Under noise a simpler method is left only for a gain that noise does not
     explain. Held-out rows are not used.
     """

@@ -112,7 +112,7 @@ def roc_auc(seen: Recalibrated, *, level: float = LEVEL) -> Metric:
 def difference(before: Recalibrated, after: Recalibrated, loss: Loss, *, level: float = LEVEL) -> Metric:
     """Estimate the mean over rows of (loss after - loss before): below 0 if calibration helps.
 
-    A paired quantity: both losses are of the same row, so what makes rows hard cancels, and the interval is
+    A paired quantity: both losses are of the same row, so the difficulty of rows cancels, and the interval is
     much shorter than those of the two means. The binning bound is the largest change of the difference
     between the leaf's score and its two ends.
     """

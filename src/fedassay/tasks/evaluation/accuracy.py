@@ -339,7 +339,7 @@ def most_telling(finest: ScoreHistogram, setting: Setting) -> ScoreHistogram:
 
 
 def slopes(levels: int) -> Iterator[tuple[int, ...]]:
-    """Yield multipliers for this number of levels: equal ones, and those that rise towards the coarser levels.
+    """Yield multipliers for this number of levels: equal multipliers, and those that rise towards the coarser levels.
 
     Examples
     --------

@@ -102,7 +102,7 @@ def calibration_error(gaps: Gaps, *, level: float) -> Metric:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class ClassEvidence:
-    """Totals over all rows, exact or noisy. Noisy ones are unbiased, never clipped, and may be negative.
+    """Totals over all rows, exact or noisy. Noisy totals are unbiased, never clipped, and may be negative.
 
     `rankings` has the histogram of each class against the rest, and `aucs` the AUCs from it; None and empty if these
     were not requested.

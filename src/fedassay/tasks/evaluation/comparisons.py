@@ -1,4 +1,4 @@
-"""Comparisons: two models on the same rows, sites, and several flows of queries as one.
+"""Comparisons: two models on the same rows, sites, and several flows of queries as a single flow.
 
 Two models: the difference of their AUC and of their Brier score, with paired intervals. First the histograms of both
 models, counted on the same rows. Then, with both distributions public, four small sums over the rows (`PairedMoments`):

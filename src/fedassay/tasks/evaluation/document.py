@@ -175,7 +175,7 @@ def _why_no_sites(document: Document, name: str) -> str:
 
 
 def overall(results: Results) -> TableBlock:
-    """Build a table of every metric with its interval and what the interval is made of."""
+    """Build a table of every metric with its interval and the parts of the interval."""
     records, test = _of_rows(results), results["hosmer_lemeshow"]
     numbers = [(record.title, results[record.name]) for record in records if not record.test]
     known = any(metric["value"] is not None for _, metric in numbers)
@@ -259,7 +259,7 @@ class ClassEvaluationDocument(KindDocument):
 
 
 def overall_of_classes(document: Document) -> TableBlock:
-    """Build a table of every metric with its interval and what the interval is made of."""
+    """Build a table of every metric with its interval and the parts of the interval."""
     results = document["results"]
     named = _named(results)
     notes = [note for note in results.get("notes", ()) if note not in document["warnings"]]

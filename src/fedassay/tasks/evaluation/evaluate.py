@@ -45,7 +45,7 @@ def score_distribution(evidence: Evidence) -> dict[str, Any]:
     that are nearest. Where there is ``noise``, it holds the standard deviation of each count, and there are
     fewer buckets if it would hide 40 of them. Without enough rows of a class the lists are empty, with a ``reason``.
 
-    Guarantee: counts are sums of released ones, so nothing more is released. They are not negative and add up to
+    Guarantee: counts are sums of released counts, so nothing more is released. They are not negative and add up to
     the rows of the class: under noise, the rows below each edge are made monotone (isotonic regression), which
     brings none of them farther from the truth than noise has brought the worst. For the eye only: no metric is
     computed from them.
@@ -98,7 +98,7 @@ def _crowd(evidence: Evidence) -> tuple[float, float] | None:
 
 
 def _places(evidence: Evidence, buckets: int, crowd: tuple[float, float] | None) -> NDArray[np.int64]:
-    """Return the edges of the grid nearest to the wanted ones, including both ends, each once."""
+    """Return the edges of the grid nearest to the wanted edges, including both ends, each once."""
     wanted = (
         np.linspace(0, 1, buckets + 1)[1:-1] if crowd is None else expit(np.linspace(*crowd, buckets - 1))
     )
@@ -189,7 +189,7 @@ class Evaluate(EvaluateParameters):
     not do better, and would cost budget. Groups share one budget: the whole is the sum of the groups and of the rows
     outside them, with the noise of all of them.
 
-    Guarantee: everything returned is computed from what is released for the one budget; without `versus` and
+    Guarantee: everything returned is computed from the releases for the one budget; without `versus` and
     `per_site`, that is a single `Sum`. Rows are assumed independent, for intervals.
 
     Reference: Cormode and Markov (2023); docs/explanation/evaluation.md has the formulas.

@@ -93,7 +93,7 @@ def released_histogram(task: Evaluate, setting: Setting) -> tuple[ScoreHistogram
 
 @dataclass(frozen=True, kw_only=True)
 class EvaluationForecast(Forecast[Evaluate]):
-    """Half-widths of the intervals of every metric that has one, of all rows."""
+    """Half-widths of the intervals, over all rows, of every metric that has an interval."""
 
     targets: ClassVar[Mapping[str, float | None]] = MappingProxyType(planned())
     main: ClassVar[tuple[str, ...]] = ("roc_auc", "expected_calibration_error", "brier_score")

@@ -112,7 +112,7 @@ def operating_points(evidence: Evidence, *, level: float = LEVEL) -> dict[str, A
     `threshold_entry` there. Each metric is a mapping of the lists ``value``, ``lower`` and ``upper``, None where
     it is undefined. ``predicted_positives`` is the share of the rows at or above the threshold.
 
-    Free: computed from what has been released.
+    Free: computed from a release.
 
     Examples
     --------

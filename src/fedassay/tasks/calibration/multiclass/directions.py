@@ -34,9 +34,9 @@ _REACH = 10.0
 class Direction:
     """Step that stays within the bounds, its part to try first, and the largest possible decrease of the function.
 
-    `decrease` is what the quadratic model predicts for the whole step if Hessians are known, and otherwise an upper
-    bound on how far the function is above its minimum. `hidden` is a possible further decrease along directions whose
-    curvature cannot be distinguished from rounding; the step does not move along them.
+    `decrease` is the prediction of the quadratic model for the whole step if Hessians are known, and otherwise an upper
+    bound on the distance of the function from its minimum. `hidden` is a possible further decrease along directions
+    whose curvature cannot be distinguished from rounding; the step does not move along them.
     """
 
     step: Floats

@@ -55,7 +55,7 @@ _SMALLEST_STEP = 2.0**-40
 class Fit:
     """Fitted map and the record of its fit.
 
-    `loss_before` (to six digits) and `loss` are mean log losses of the rows, at the identity map and at this one;
+    `loss_before` (to six digits) and `loss` are mean log losses of the rows, at the identity map and at this map;
     `objective` is the mean loss with the penalty. None is a value that the way of fitting does not reveal. `reason` is
     empty if the fit converged; otherwise it says why it ended early, and the map is the best one found. `clients` is
     the number that answered, with or without rows in this part, and `sums` the number of times they were asked. `noise`
@@ -225,7 +225,7 @@ def _improved(
     size = direction.first
     slope = float(here.gradient @ direction.step)
     rough = problem.roughly(direction.decrease, here.value)
-    # Sums of many numbers are right to some 1e-15 of them, rough ones to 1e-6: less than that is not a rise.
+    # Sums of many numbers are right to some 1e-15 of them, rough sums to 1e-6: less than that is not a rise.
     slack = 1e-5 if here.rough else 1e-14
     for asked in range(1, left + 1):
         there = yield from problem.ask(problem.moved(here, size * direction.step), rough=rough)

@@ -1,13 +1,13 @@
-"""Federated averaging of calibrators: clients fit from the common parameters, which move to the mean of the fits.
+"""Federated averaging of calibrators: in each round clients fit from the common parameters, which move to the mean.
 
     theta <- theta + Σ w_k u_k / Σ w_k,   u_k = the fit of client k's rows from theta, less theta
 
 With weights of one this is the published method; weighted by rows it is closer to the pooled optimum, which
 `fit_exact` finds and this method does not: the mean of optima is not the optimum of the mean.
 
-Under noise the sum is of clipped updates, and the divisor of unweighted ones is the *expected* number of clients, p·K:
-a count of those that took part would have to be private too, and would gain nothing. Weighted by rows, the noisy sum of
-weights is the divisor, part of the same release.
+Under noise the sum is of clipped updates, and the divisor of unweighted updates is the *expected* number of clients,
+p·K: a count of those that took part would have to be private too, and would gain nothing. Weighted by rows, the noisy
+sum of weights is the divisor, part of the same release.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ NOISIEST = 2.0
 """Length of noise in a mean update, in clips, beyond which a fit is useless: no update is longer than 1."""
 
 _LARGEST_EPSILON = 32.0
-"""Largest epsilon that is recommended: a larger epsilon protects no one and is slow to plan with sampling."""
+"""Largest recommended epsilon: a larger epsilon gives no protection and is slow to plan with sampling."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -144,7 +144,7 @@ def temperature_error(
 
     Parameters
     ----------
-    method : ``temperature``, ``vector`` (with shifts of the classes; for whole clients) or what ``auto`` makes of it.
+    method : ``temperature``, ``vector`` (with shifts of the classes; for whole clients) or the choice of ``auto``.
     """
     sampling = _deviation_by_row(case.model) / math.sqrt(case.fit_rows)
     if not case.study.trust.private:
