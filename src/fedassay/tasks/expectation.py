@@ -163,7 +163,7 @@ class PlannedStudy:
 
     Parameters
     ----------
-    holdout : the part of the units on which fitted maps are judged.
+    holdout : the part of the units on which a fit is judged.
     share, fits_on : the part of the budget that a task may spend, and the rows that it gets as its rows to fit on; as
         in `Setting`.
     seen : the part of all units, drawn at random, whose rows are used.

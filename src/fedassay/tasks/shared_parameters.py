@@ -15,7 +15,7 @@ Transform = Literal["auto", "uniform", "logit", "mixed"]
 MOST_CLASSES = 1024
 
 HOLDOUT = 0.3
-"""Default share of the units that judge the map fitted to the other units."""
+"""Default share of the units that judge the fit to the other units."""
 
 
 @dataclass(frozen=True, kw_only=True)
