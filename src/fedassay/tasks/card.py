@@ -1,4 +1,4 @@
-"""The card of a kind of task: what every face needs to know of it."""
+"""Card of a kind of task: the facts about it that every face needs."""
 
 from __future__ import annotations
 
@@ -21,35 +21,35 @@ NO_RULES: Named[Any] = Named("fedassay.tasks.study_rules:StudyRules")
 
 @dataclass(frozen=True, kw_only=True)
 class KindCard:
-    """What faces need to know of a kind of task.
+    """Facts about a kind of task that faces need.
 
     Parameters
     ----------
-    name : in commands, study files, requests and results.
+    name : name in commands, study files, requests and results.
     title : heading of a report about a single task.
     section : heading among the tasks of a study.
     order : place in reports; a reader asks first whether the model is good, then whether it is calibrated.
     purpose : comment in the first study file.
     task : the frozen dataclass with `steps`, whose fields are its parameters.
     parameters : the frozen dataclass that the task inherits them from, in a module that imports little; the task itself
-        where nothing is said.
-    document : what a report shows of it.
+        by default.
+    document : its part of a report.
     results : declaration of its results, a ``TypedDict``, from which their JSON Schema is made.
-    asked_as : name under which users ask for it, where that is another: the columns then decide between the kinds.
-    reads : what tells it from other kinds of the same `asked_as`, in help.
-    privacy : trust model where users name none; the usual one where nothing is said.
-    command : what its command has besides its parameters; the columns where nothing is said. Of kinds with the same
-        `asked_as`, the one of that name has it.
-    columns : roles of the columns that it always reads; they tell it from other kinds of the same `asked_as`.
-    rules : what a study file implies for it.
-    in_first_study : whether `fedassay init` proposes it.
+    asked_as : name under which users ask for it, if different from `name`: the columns then decide between the kinds.
+    reads : text that distinguishes it from other kinds of the same `asked_as`, in help.
+    privacy : trust model where users name none; the usual trust model by default.
+    command : options of its command besides its parameters; the columns by default. Of kinds with the same
+        `asked_as`, the kind of that name has it.
+    columns : roles of the columns that it always reads; they distinguish it from other kinds of the same `asked_as`.
+    rules : rules for the implications of a study file for it.
+    in_first_study : True if `fedassay init` proposes it.
     example : parameters with which it can be planned before anything is known of the data.
-    variants : parameters with which other trust models may answer it, by what the table of cells calls them.
-    always_releases : whether a certificate without a release of it is incomplete.
+    variants : parameters with which other trust models may answer it, by their names in the table of cells.
+    always_releases : True if a certificate without a release of it is incomplete.
     forecast_of : object of the sentence "Predict ..", the help of its plan.
     forecast : predicts its errors, for the planner (`tasks.forecast.Forecast`).
     promises : statements about its results whose truth an audit counts; a tuple of `Promise`.
-    artefact : makes what is stored and applied later of a `Result`; None if nothing is.
+    artefact : function that makes the object to store and apply later from a `Result`; None if there is none.
     artefact_file : file of the artefact in a study's folder, where the task has the name of its kind.
     """
 
@@ -83,12 +83,12 @@ class KindCard:
 
     @property
     def sentence(self) -> str:
-        """What its command does, in one sentence."""
+        """Purpose of its command, in one sentence."""
         return self.command.sentence if self.command else f"{self.title}."
 
     @property
     def declared(self) -> Named[type[Any]]:
-        """The class that declares the parameters."""
+        """Class that declares the parameters."""
         return self.parameters or self.task
 
     @property
@@ -98,11 +98,11 @@ class KindCard:
 
     @property
     def study_rules(self) -> StudyRules:
-        """Its rules, for its columns."""
+        """Rules of the kind, for its columns."""
         return self.rules.load()(self.columns)
 
     def file_of(self, name: str) -> str:
-        """File of the artefact of a task of this name.
+        """Return the file of the artefact of a task of this name.
 
         Examples
         --------
@@ -123,17 +123,17 @@ KINDS: Catalogue[KindCard] = Catalogue(
 # --- every task that can be asked for by name ---------------------------------------------------------------
 
 DEFAULT = "evaluate"
-"""The task that is run where none is named."""
+"""Task that is run where no task is named."""
 
 TASKS: Mapping[str, type[Any]] = Loaded(lambda: {name: card.task for name, card in KINDS.items()})
-"""Name to task. A task is a frozen dataclass whose fields are plain values; all of them have defaults."""
+"""Tasks by name. A task is a frozen dataclass whose fields are plain values; all of them have defaults."""
 
 PARAMETERS: Mapping[str, type[Any]] = Loaded(lambda: {name: card.declared for name, card in KINDS.items()})
-"""Name to the class that declares the parameters of a task: for faces, which do not run it."""
+"""Classes that declare the parameters of tasks, by name: for faces, which do not run tasks."""
 
 
 def task_of(name: str, given: Mapping[str, Any]) -> Task[dict[str, Any]]:
-    """A task from its name and parameters as JSON has them (lists become tuples).
+    """Make a task from its name and parameters as JSON has them (lists become tuples).
 
     Examples
     --------
@@ -148,13 +148,13 @@ def task_of(name: str, given: Mapping[str, Any]) -> Task[dict[str, Any]]:
 
 
 def with_defaults(name: str, given: Mapping[str, Any]) -> dict[str, Any]:
-    """All parameters of a task as JSON values: those that are given, what follows from them, and defaults."""
+    """Return all parameters of a task as JSON values: given ones, those implied by them, and defaults."""
     values = values_of(task_of(name, given))
     return {key: list(value) if isinstance(value, tuple) else value for key, value in values.items()}
 
 
 def rows_of(kind: str, results: Mapping[str, Any]) -> float | None:
-    """Number of rows that results are about; of a study that of the first task, in the order of reports, that tells.
+    """Return the number of rows of results; for a study, of the first task, in report order, that gives it.
 
     Examples
     --------
@@ -169,7 +169,7 @@ def rows_of(kind: str, results: Mapping[str, Any]) -> float | None:
 
 
 def with_site_names(results: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:
-    """Results whose sites, those of held-out rows too, have the names of the clients, in their order.
+    """Name the sites in results, those of held-out rows too, after the clients, in their order.
 
     A task does not know its clients. Where the numbers of sites and names differ, as some clients did not answer, sites
     keep their numbers.

@@ -1,4 +1,4 @@
-"""The command of a kind of task: its options besides the parameters of the task and those of every command."""
+"""Command of a kind of task: its options besides the parameters of the task and those of every command."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ class Input:
 
     Parameters
     ----------
-    name : of the option, and of the argument of the entry point.
-    sentence : in the help.
-    required : whether it has to be given.
-    metavar : what the help calls its value.
-    file : whether it names a file to be written.
+    name : name of the option, and of the argument of the entry point.
+    sentence : its sentence in the help.
+    required : True if it has to be given.
+    metavar : name of its value in the help.
+    file : True if it names a file to be written.
     """
 
     name: str
@@ -40,7 +40,7 @@ class StateFile(Input):
 
     Parameters
     ----------
-    content : noun for what it holds, in the file and in errors.
+    content : noun for its content, in the file and in errors.
     """
 
     content: str
@@ -49,17 +49,17 @@ class StateFile(Input):
 
 @dataclass(frozen=True, kw_only=True)
 class CommandCard:
-    """What the command line needs to know of a kind besides its parameters.
+    """Facts about a kind that the command line needs besides its parameters.
 
     Parameters
     ----------
-    sentence : the help.
+    sentence : sentence in the help.
     inputs : options that are no parameters, in the order of the help; they stand before the parameters.
-    entry_point : the typed function that it calls; None for the one that runs any kind.
+    entry_point : the typed function that it calls; None for the function that runs any kind.
     order : place in the list of commands, where those of the library itself are 0, 10, 20 and so on.
     without : parameters that have no option, because the columns or the data decide them.
-    check : refuses options that contradict each other, or the setting, before anything is opened.
-    in_rounds : whether the task reports its rounds, for the progress bar.
+    check : function that refuses options that contradict each other, or the setting, before anything is opened.
+    in_rounds : True if the task reports its rounds, for the progress bar.
     """
 
     sentence: str

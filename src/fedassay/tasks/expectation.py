@@ -1,4 +1,4 @@
-"""Assumptions of a plan: the data, the clients, the terms, and what one task of a study gets of them."""
+"""Assumptions of a plan: the data, the clients, the terms, and the part of them for one task of a study."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from fedassay.summaries.multiclass.maps import checked_classes
 from fedassay.tasks.shared_parameters import HOLDOUT
 
 PREVALENCE_ODDS = 1.5
-"""Factor by which the odds of a positive row may be mistaken, for a verdict that still holds."""
+"""Factor by which the assumed odds of a positive row may be wrong, for a verdict that still holds."""
 
 AUC_SHIFT = 0.05
-"""Distance by which the assumed AUC may be mistaken."""
+"""Distance by which the assumed AUC may be wrong."""
 
 MOST_ROWS = 1e12
 ACCURACY, TEMPERATURE = 0.8, 1.5
@@ -27,7 +27,7 @@ _LEAST_AUC, _MOST_AUC = 0.51, 0.995
 
 @dataclass(frozen=True, kw_only=True)
 class Expectation:
-    """Rows at clients of equal size, and what else is expected of them, as far as tasks need it.
+    """Expected data: rows at clients of equal size, and the other assumptions that tasks need.
 
     Scores of two classes are assumed to be calibrated and binormal (`evaluation.accuracy.expected_evidence`), logits of
     several to be those of `evaluation.typical_model`.
@@ -109,11 +109,11 @@ class Expectation:
         return cls(**expected)
 
     def known(self, task: str, *names: str) -> dict[str, Any]:
-        """These assumptions by name; refuse a task that needs one of which nothing is said."""
+        """Return these assumptions by name; refuse a task that needs an assumption that is not given."""
         return {name: _require(getattr(self, name), task, name) for name in names}
 
     def varied(self) -> tuple[Self, ...]:
-        """Corners of what is plausible: odds of the prevalence by a factor, AUC by a shift; none if unknown."""
+        """Return plausible extremes: odds of the prevalence by a factor, AUC by a shift; none if unknown."""
         if self.prevalence is None or self.auc is None:
             return ()
         odds = self.prevalence / (1 - self.prevalence)
@@ -129,11 +129,11 @@ class Expectation:
         )
 
     def with_clients(self, clients: int) -> Self:
-        """More or fewer clients of the same size, and their rows."""
+        """Return the expectation of this many clients of the same size, and their rows."""
         return replace(self, rows=self.rows * clients / self.clients, clients=clients)
 
     def to_dict(self) -> dict[str, Any]:
-        """Known assumptions, as plain values."""
+        """Return the known assumptions, as plain values."""
         hidden = {"accuracy", "temperature"} if self.classes is None else set()
         return {
             name: value for name, value in asdict(self).items() if value is not None and name not in hidden
@@ -149,25 +149,25 @@ def _require(value: Any, task: str, name: str) -> Any:
 
 
 _Traffic = Callable[[Sequence[Plan], "PlannedStudy"], int]
-"""Bytes of a request with these plans and of its reply."""
+"""Function that returns the bytes of a request with these plans and of its reply."""
 
 
 def uncounted(_: Sequence[Plan], __: PlannedStudy) -> int:
-    """Count no bytes: messages are no matter of a task."""
+    """Count no bytes: messages do not concern a task."""
     return 0
 
 
 @dataclass(frozen=True, kw_only=True)
 class PlannedStudy:
-    """Expectations of the data of a study, and its terms; with `share` and `fits_on`, what one task of it gets.
+    """Expected data and terms of a study; with `share` and `fits_on`, those of one of its tasks.
 
     Parameters
     ----------
-    holdout : the part of the units that judges what was fitted.
-    share, fits_on : the part of the budget that a task may spend, and the rows that it gets where it asks for those to
-        fit on; as in `Setting`.
+    holdout : the part of the units on which a fit is judged.
+    share, fits_on : the part of the budget that a task may spend, and the rows that it gets as its rows to fit on; as
+        in `Setting`.
     seen : the part of all units, drawn at random, whose rows are used.
-    traffic : counts the bytes of messages.
+    traffic : function that counts the bytes of messages.
 
     Examples
     --------
@@ -228,7 +228,7 @@ class PlannedStudy:
         return max(1, round(self.seen * self.expectation.clients))
 
     def part_of(self, part: Part) -> float:
-        """Part of the units that has these rows, on average."""
+        """Return the part of the units that has these rows, on average."""
         half = (1 - self.holdout) / 2
         sizes = {Part.FIRST_FIT: half, Part.SECOND_FIT: half, Part.HELD_OUT: self.holdout}
         return sum(sizes[atom] for atom in part.atoms)
@@ -239,23 +239,23 @@ class PlannedStudy:
         return self.part_of(self.fits_on)
 
     def bytes_of(self, *queries: Query[Any]) -> int:
-        """Bytes of one client for these queries together, without keys and shares of secure sums."""
+        """Return the bytes of a client for these queries together, without keys and shares of secure sums."""
         return self.traffic([self.setting.plan(query) for query in queries], self)
 
     def seeing(self, part: float) -> Self:
-        """The same study about this part of the units."""
+        """Return the same study about this part of the units."""
         return replace(self, seen=part)
 
     def varied(self) -> tuple[Self, ...]:
-        """The same study of other plausible data."""
+        """Return the same study of other plausible data."""
         return tuple(replace(self, expectation=other) for other in self.expectation.varied())
 
     def with_clients(self, clients: int) -> Self:
-        """The same study with this many clients of the same size."""
+        """Return the same study with this many clients of the same size."""
         return replace(self, expectation=self.expectation.with_clients(clients))
 
     def with_rows(self, rows: float) -> Self:
-        """The same study with this many rows at its clients; a bound on the rows of a client moves along."""
+        """Return the same study with this many rows at its clients; a bound on a client's rows scales too."""
         protection = self.protection
         if protection.rows_per_client is not None:
             bound = math.ceil(protection.rows_per_client * rows / self.expectation.rows)
@@ -263,12 +263,12 @@ class PlannedStudy:
         return replace(self, expectation=replace(self.expectation, rows=rows), protection=protection)
 
     def with_epsilon(self, epsilon: float) -> Self:
-        """The same study with another epsilon."""
+        """Return the same study with another epsilon."""
         assert self.budget is not None
         return replace(self, budget=replace(self.budget, epsilon=epsilon))
 
     def to_dict(self) -> dict[str, Any]:
-        """Assumptions and terms, as plain values."""
+        """Return the assumptions and terms, as plain values."""
         return {
             "rows_used": self.rows,
             **self.expectation.to_dict(),

@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 
 class Sufficiency(StrEnum):
-    """Verdict on whether the data are enough for a number."""
+    """Verdict on the sufficiency of the data for a number."""
 
     ENOUGH = "enough data"
     NOT_ENOUGH = "not enough"
@@ -35,7 +35,7 @@ def sufficiency(target: float, widths: Sequence[float]) -> Sufficiency:
 
 
 def half_width(interval: Sequence[float] | None) -> float:
-    """Half the length of an interval; infinite without one.
+    """Return half the length of an interval; infinite without an interval.
 
     Examples
     --------
@@ -51,14 +51,14 @@ class Prediction:
 
     Parameters
     ----------
-    width : what has to become small: half an interval, mostly; infinite where there will be no value.
-    value : what to expect, where that is known.
+    width : width that has to become small: half an interval, mostly; infinite where there will be no value.
+    value : expected value, where that is known.
     sampling, privacy : the standard errors of which the width is made, where they are known.
     discretisation : the bound on the error of bins, which the width includes.
-    target : what is small enough; None where none is given.
+    target : width that is small enough; None where no target is given.
     varied : the widths under other plausible assumptions (`Expectation.varied`).
-    reason : why there will be no value.
-    meaning : what the number is, where its name does not say it.
+    reason : reason why there will be no value.
+    meaning : meaning of the number, where its name does not state it.
 
     Examples
     --------
@@ -78,12 +78,12 @@ class Prediction:
 
     @classmethod
     def of(cls, metric: Metric) -> Prediction:
-        """A metric with its interval."""
+        """Make a prediction from a metric with its interval."""
         return replace(cls.of_result(metric.to_json()), discretisation=metric.discretisation)
 
     @classmethod
     def of_result(cls, metric: Mapping[str, Any]) -> Prediction:
-        """A metric as a result has it."""
+        """Make a prediction from a metric in the form of a result."""
         errors = metric.get("error") or {}
         return cls(
             width=half_width(metric["interval"]),
@@ -95,17 +95,17 @@ class Prediction:
 
     @property
     def verdict(self) -> Sufficiency | None:
-        """Whether it will be near enough."""
+        """Verdict on the width against the target; None without a target."""
         return None if self.target is None else sufficiency(self.target, (self.width, *self.varied))
 
     @property
     def ratio(self) -> float:
-        """Width as a part of its target."""
+        """Width divided by its target."""
         assert self.target is not None
         return max(0.0, self.width) / self.target
 
     def to_dict(self) -> dict[str, Any]:
-        """As plain values."""
+        """Return the prediction as plain values."""
         widths = (self.width, *self.varied)
         known = self.varied and all(math.isfinite(width) for width in widths)
         binning = {} if self.discretisation is None else {"discretisation": self.discretisation}
@@ -123,13 +123,13 @@ class Prediction:
 
 @dataclass(frozen=True, kw_only=True)
 class DetailTable:
-    """Table beside the predictions.
+    """Table shown with the predictions.
 
     Parameters
     ----------
     columns : heading of each column, by its name.
     rows : values by the name of their column; a number without a value is None.
-    digits : format of the numbers of a column, where two digits of an error are not what is meant.
+    digits : format of the numbers of a column, where two digits of an error are not intended.
     """
 
     title: str
@@ -140,14 +140,14 @@ class DetailTable:
 
 @dataclass(frozen=True, kw_only=True)
 class Details:
-    """What the plan of a single task adds to its predictions.
+    """Details that the plan of a single task adds to its predictions.
 
     Parameters
     ----------
     facts : plain values, by name.
-    tables : by name.
+    tables : tables, by name.
     remarks : sentences below the tables.
-    warnings : sentences about what should be changed.
+    warnings : sentences about necessary changes.
     """
 
     facts: Mapping[str, Any] = field(default_factory=dict)
@@ -156,13 +156,13 @@ class Details:
     warnings: tuple[str, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
-        """As plain values, without the warnings."""
+        """Return the details as plain values, without the warnings."""
         tables = {name: _plain(asdict(table)) for name, table in self.tables.items()}
         return {**_plain(self.facts), "tables": tables, "remarks": list(self.remarks)}
 
 
 def _plain(value: Any) -> Any:
-    """Values that JSON has: infinite numbers are None."""
+    """Convert to values that JSON has: infinite numbers become None."""
     if isinstance(value, Mapping):
         return {name: _plain(one) for name, one in value.items()}
     if isinstance(value, list | tuple):
@@ -176,61 +176,61 @@ class Forecast(ABC, Generic[T]):
 
     Parameters
     ----------
-    name : of the task in its study.
-    task : with its parameters.
+    name : name of the task in its study.
+    task : the task with its parameters.
     """
 
     name: str
     task: T
 
     targets: ClassVar[Mapping[str, float | None]]
-    """Widths that most studies could live with, of all that is predicted; None where nothing is judged by default."""
+    """Widths that most studies tolerate, of all predictions; None where nothing is judged by default."""
 
     main: ClassVar[tuple[str, ...]]
-    """Numbers that decide over the share, where no targets are given."""
+    """Numbers that decide the share, where no targets are given."""
 
     expects: ClassVar[tuple[str, ...]] = ()
-    """Fields of `Expectation` that it reads, beside rows and clients."""
+    """Fields of `Expectation` that it reads, in addition to rows and clients."""
 
     varies: ClassVar[bool] = False
-    """Whether it depends on the prevalence and the AUC that are expected."""
+    """True if it depends on the expected prevalence and AUC."""
 
     quick: ClassVar[bool] = True
-    """Whether what would be enough is searched where no target is given."""
+    """True if sufficient data are searched for even where no target is given."""
 
     assumption: ClassVar[str] = ""
-    """Sentence on what is taken for granted."""
+    """Sentence that states the assumption."""
 
     wishes: ClassVar[Mapping[str, str]] = {}
-    """What a target asks for, in words with a place for the number; without them, its name."""
+    """Text of the demand of a target, with a place for the number; by default, its name."""
 
     meanings: ClassVar[Mapping[str, str]] = {}
-    """What a number is, where its name does not say it."""
+    """Meanings of numbers, where the name does not state it."""
 
     options: ClassVar[Mapping[str, str]] = {}
     """Help of targets that have an option of their own on the command line."""
 
     @abstractmethod
     def at(self, study: PlannedStudy, names: Sequence[str]) -> dict[str, Prediction]:
-        """Predict these numbers, without those of which nothing is known; `study` has the share of this task.
+        """Predict these numbers, without those that are unknown; `study` has the share of this task.
 
         Raises what a run would raise before it reads a row.
         """
 
     def informed(self, study: PlannedStudy) -> T:
-        """The task with what is expected in the place of what a run has to be told."""
+        """Return the task with expected values for the parameters that a run has to be given."""
         return self.task
 
     def notes(self, study: PlannedStudy) -> tuple[str, ...]:
-        """Sentences on what is not as the prediction has it."""
+        """Return sentences on deviations from the assumptions of the prediction."""
         return ()
 
     def details(self, study: PlannedStudy, given: Mapping[str, float]) -> Details:
-        """Tables and sentences of the plan of this task alone; `given` are the targets that were asked for."""
+        """Return tables and sentences of the plan of this task alone; `given` are the requested targets."""
         return Details()
 
     def most_tried(self, study: PlannedStudy) -> tuple[float, float]:
-        """Largest numbers of clients, and of rows at each, that are tried when asking what is enough."""
+        """Return the largest numbers of clients, and of rows at each, in a search for sufficient data."""
         return MOST_ROWS, MOST_ROWS
 
     # --- with targets -----------------------------------------------------------------------------------------
@@ -241,19 +241,19 @@ class Forecast(ABC, Generic[T]):
         return {}
 
     def decisive(self, given: Mapping[str, float]) -> dict[str, float]:
-        """Numbers that decide over the share, with targets: those asked for, else what most would ask for."""
+        """Return the numbers that decide the share, with their targets: requested, else usual ones."""
         if given or self.own:
             return {**self.own, **given}
         return {name: target for name in self.main if (target := self.targets[name]) is not None}
 
     def ratio(self, study: PlannedStudy, given: Mapping[str, float]) -> float:
-        """Worst of what decides, as a part of its target; 0 if nothing is known about any of it."""
+        """Return the largest ratio of a deciding width to its target; 0 if none is known."""
         wanted = self.decisive(given)
         found = self.at(study, tuple(wanted))
         return max((replace(one, target=wanted[name]).ratio for name, one in found.items()), default=0.0)
 
     def predictions(self, study: PlannedStudy, given: Mapping[str, float]) -> dict[str, Prediction]:
-        """Everything that is predicted, with targets and what they would be for other data."""
+        """Return all predictions, with targets and with the widths for other data."""
         names, wanted = tuple(self.targets), {**self.targets, **self.own, **given}
         found = self.at(study, names)
         others = [self.at(other, names) for other in study.varied()] if self.varies else []

@@ -1,4 +1,4 @@
-"""What a kind of task promises about its results, so that an audit can count how often it is true."""
+"""Promises of a kind of task about its results; an audit counts how often they are true."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ class Promise:
 
     Parameters
     ----------
-    name : what tells it from other promises, beginning with the name of the kind.
-    statement : in words.
+    name : unique name of the promise, beginning with the name of the kind.
+    statement : the promise in words.
     level : the share of runs in which it is promised to be true.
-    parameters, columns : what is asked, as a study file would.
-    draw : rows of a federation with a column ``client``.
-    holds : whether the statement is true of a result; it may draw new rows.
-    noisy : whether it is counted under noise (epsilon 1).
+    parameters, columns : the query, as in a study file.
+    draw : function that draws rows of a federation with a column ``client``.
+    holds : function that decides if the statement is true of a result; it may draw new rows.
+    noisy : True if it is counted under noise (epsilon 1).
     """
 
     name: str
@@ -41,15 +41,15 @@ class Promise:
 
 
 def clients() -> Any:
-    """The client of each row."""
+    """Return the client of each row."""
     return np.arange(ROWS) % CLIENTS
 
 
 def uniform(rng: np.random.Generator) -> Data:
-    """Values between 0 and 1."""
+    """Draw values between 0 and 1."""
     return {"client": clients(), "x": rng.random(ROWS)}
 
 
 def within(interval: Any, truth: float) -> bool:
-    """Whether an interval holds the truth."""
+    """Return whether an interval holds the truth."""
     return bool(interval[0] <= truth <= interval[1])

@@ -1,6 +1,6 @@
 """Parameters that kinds of tasks have in common. Each is declared once, and inherited.
 
-Modules of parameters import nothing else of ours: the command line reads them for its help.
+Modules of parameters import nothing else of the library: the command line reads them for its help.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ Transform = Literal["auto", "uniform", "logit", "mixed"]
 MOST_CLASSES = 1024
 
 HOLDOUT = 0.3
-"""Share of the units that judges what the others have fitted, where nothing else is said."""
+"""Default share of the units that judge the fit to the other units."""
 
 
 @dataclass(frozen=True, kw_only=True)

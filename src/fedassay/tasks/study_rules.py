@@ -1,4 +1,4 @@
-"""What a study file implies for a task, and which tasks build on others: each kind may have rules of its own."""
+"""Rules by which a study file implies parameters and tasks build on others; each kind may have its own."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 Given = Mapping[str, Any]
 RangeOf = Callable[[str], list[float]]
-"""A public range for the values of a kind of score, proposed from the first rows."""
+"""Function that proposes a public range for the values of a kind of score, from the first rows."""
 
 
 class StudyRules:
@@ -29,7 +29,7 @@ class StudyRules:
     """Kind of task whose result it can take over; empty for none."""
 
     needs_level: ClassVar[bool] = False
-    """Whether a first study has to be told a level, which then has no good default."""
+    """True if a first study has to be given a level, which then has no good default."""
 
     def __init__(self, columns: Sequence[str]) -> None:
         self.columns = tuple(columns)
@@ -37,51 +37,51 @@ class StudyRules:
     # --- reading --------------------------------------------------------------------------------------------
 
     def roles(self, parameters: Given) -> tuple[str, ...]:
-        """Roles of the columns that the task reads."""
+        """Return the roles of the columns that the task reads."""
         return self.columns
 
     def implied(self, given: Given, columns: Mapping[str, str] | None, holdout: float) -> dict[str, Any]:
-        """Parameters that follow from the columns (None between sites) and the held-out share, whatever is given.
+        """Return parameters that follow from the columns (None between sites) and held-out share, given or not.
 
         Raises `ParameterError` where the section contradicts the rest of the file.
         """
         return {}
 
     def looked_up(self, parameters: Given) -> tuple[str, ...]:
-        """Parameters that are public knowledge and missing, which a simulation takes from the data."""
+        """Return the missing parameters that are public knowledge, which a simulation takes from the data."""
         return ()
 
     def require_public(self, parameters: Given) -> None:
-        """Refuse a task between sites, where what is public has to be stated: nobody may look it up."""
+        """Refuse a task between sites, where public parameters must be stated: they may not be looked up."""
         for name in self.looked_up(parameters):
             raise ParameterError(
                 name, "missing; between sites it must be said, because it is information about rows."
             )
 
     def stand_in(self, parameters: Given) -> dict[str, Any]:
-        """Parameters as far as they can be taken for known before data are looked at."""
+        """Return the parameters that can be assumed known before the data are read."""
         return dict(parameters)
 
     # --- a first study --------------------------------------------------------------------------------------
 
     def column_sets(self) -> tuple[frozenset[str], ...]:
-        """Sets of roles, each of which is enough for the task."""
+        """Return sets of roles, each of which is enough for the task."""
         return (frozenset(self.columns),)
 
     def first_entries(
         self, columns: Given, level: float | None, classes: int | None, range_of: RangeOf
     ) -> dict[str, Any]:
-        """Entries that a first study cannot do without."""
+        """Return the entries that a first study needs."""
         return {}
 
     # --- results --------------------------------------------------------------------------------------------
 
     def warnings(self, task: Any, results: Given) -> tuple[str, ...]:
-        """Sentences that readers of the results have to know."""
+        """Return warnings that readers of the results have to know."""
         return ()
 
     def rows(self, results: Given) -> float | None:
-        """Number of rows that the results are about; None where they do not tell."""
+        """Return the number of rows that the results are about; None where they do not state it."""
         rows = results.get("rows")
         counted: float | None = rows["value"] if isinstance(rows, Mapping) else rows
         return counted
@@ -89,24 +89,24 @@ class StudyRules:
     # --- rows -----------------------------------------------------------------------------------------------
 
     def holds_out(self, parameters: Given) -> bool:
-        """Whether the task fits something to a part of the rows and judges it on the others."""
+        """Return whether the task fits something to a part of the rows and judges it on the others."""
         return False
 
     def can_build(self, parameters: Given) -> bool:
-        """Whether the task, with these parameters, can take over a result of `builds_on`."""
+        """Return whether the task, with these parameters, can take over a result of `builds_on`."""
         return False
 
     def require_base(self, name: str, base: str, parameters: Given) -> None:
-        """Refuse a task that cannot build on another one, which its study names."""
+        """Refuse a task that cannot build on the other task that its study names."""
         raise UsageError(f"{name}: it builds on no other task, expected none; leave out after = {base!r}.")
 
     def informed(self, task: Any, results: Given) -> Any:
-        """The task with what its base has found."""
+        """Return the task with the result of its base."""
         raise NotImplementedError
 
 
 def same_holdout(given: Given, holdout: float, *, besides: tuple[float, ...] = ()) -> dict[str, Any]:
-    """The study's held-out share as a parameter; another one is refused."""
+    """Return the study's held-out share as a parameter; refuse another share."""
     found = given.get("holdout")
     if found is not None and found not in (holdout, *besides):
         raise ParameterError(
@@ -117,7 +117,7 @@ def same_holdout(given: Given, holdout: float, *, besides: tuple[float, ...] = (
 
 
 def missing_classes(parameters: Given) -> tuple[str, ...]:
-    """The number of classes, where it is not given."""
+    """Return the name of the number of classes, where it is not given."""
     return () if "classes" in parameters else ("classes",)
 
 
@@ -130,20 +130,20 @@ class HistogramRules(StudyRules):
         return super().rows(results) if rows is None else rows
 
 
-# --- what the tasks of a study say together -----------------------------------------------------------------
+# --- the joint verdict of a study ---------------------------------------------------------------------------
 
 _Results = Mapping[str, Any]
 
 NEAR = (0.8, 1.25)
-"""Where the intervals of the calibration slope and of observed over expected must lie, for probabilities to be called
-right: that no calibrator was better may only mean that there were too few rows to tell."""
+"""Range in which the intervals of the calibration slope and of observed over expected must lie, for probabilities to be
+called right: that no calibrator was better may only mean that there were too few rows."""
 
 
 def verdict(outcomes: Sequence[tuple[str, _Results]]) -> dict[str, Any]:
-    """Whether the model needs calibration, and all verdicts in words.
+    """Decide if the model needs calibration, and return all verdicts in words.
 
     ``needs_calibration`` is true if a calibrator is better on held-out rows, false if none is and the probabilities are
-    shown to be nearly right (`NEAR`), and None if that was not asked or cannot be told.
+    shown to be nearly right (`NEAR`), and None if that was not asked or cannot be decided.
 
     Parameters
     ----------
@@ -159,7 +159,7 @@ def verdict(outcomes: Sequence[tuple[str, _Results]]) -> dict[str, Any]:
 
 
 def _advice(outcomes: Sequence[tuple[KindDocument, _Results]]) -> tuple[bool | None, str]:
-    """What to do about the probabilities, by the last calibration; nothing if there was none."""
+    """Return the advice on the probabilities, by the last calibration; nothing if there was none."""
     tried = [answer for kind, results in outcomes if (answer := kind.recommends(results)) is not None]
     if not tried:
         return None, ""

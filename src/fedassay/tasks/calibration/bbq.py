@@ -25,18 +25,18 @@ from fedassay.summaries.maps import Steps
 from fedassay.tasks.calibration.binning import Binning, Fitted, binning_of, finest_number
 
 PRIOR_ROWS = 2.0
-"""N': the rows that the prior of a whole binning is worth."""
+"""N': the weight of the prior of a whole binning, in rows."""
 
 _NEGLIGIBLE = 1e-12
-"""Binnings that weigh less are left out; together they move no probability by more than a thousand times
-that."""
+"""Smallest weight of a binning: those that weigh less are left out; together they move no probability by
+more than a thousand times that."""
 
 _AT_ONCE = 2**20
-"""Buckets that are scored in one go."""
+"""Number of buckets that are scored at a time."""
 
 
 def bucket_numbers(rows: float, most: int) -> Ints:
-    """B from M^{1/3}/10 to 10 M^{1/3}, at most `most` (and at most M/5, as its authors do).
+    """Return each B from M^{1/3}/10 to 10 M^{1/3}, at most `most` (and at most M/5, as its authors do).
 
     Examples
     --------
@@ -58,13 +58,13 @@ class BinningBuckets:
     upper: Ints
     """The index of its upper edge."""
     starts: Ints
-    """Where each binning starts, among the buckets."""
+    """Index of the first bucket of each binning."""
     numbers: Ints
-    """How many buckets each binning has."""
+    """Number of buckets of each binning."""
 
     @classmethod
     def of(cls, edges: Ints, starts: Ints) -> BinningBuckets:
-        """From the edges of several binnings; see `equi_depth`."""
+        """Build the buckets from the edges of several binnings; see `equi_depth`."""
         numbers = np.diff(np.append(starts, len(edges))) - 1
         inside = np.ones(len(edges) - 1, dtype=np.bool_)
         inside[starts[1:] - 1] = False  # between the last edge of a binning and the first of the next
@@ -76,7 +76,7 @@ class BinningBuckets:
         )
 
     def between(self, below: Floats) -> Floats:
-        """What lies in each bucket, from what lies below each edge."""
+        """Compute the amount in each bucket from the amounts below each edge."""
         return below[self.upper] - below[self.lower]
 
 
@@ -85,7 +85,7 @@ Score = Callable[[Floats, Floats, Floats, Floats], Floats]
 
 
 def beta_binomial_score(m: Floats, n: Floats, midpoint: Floats, prior: Floats) -> Floats:
-    """The published score: the log marginal likelihood of a bucket's labels."""
+    """Compute the published score: the log marginal likelihood of a bucket's labels."""
     alpha, beta = prior * midpoint, prior * (1 - midpoint)
     return np.asarray(
         gammaln(prior)
@@ -98,11 +98,11 @@ def beta_binomial_score(m: Floats, n: Floats, midpoint: Floats, prior: Floats) -
 
 
 def bbq(evidence: Evidence, *, score: Score = beta_binomial_score) -> Fitted:
-    """The average of histogram binnings, weighted by their marginal likelihoods: a step function.
+    """Average histogram binnings, weighted by their marginal likelihoods, into a step function.
 
-    A bucket says (m_b + α_b)/(N_b + N'/B), the posterior mean under the prior of its score, so never 0 or 1.
+    The value of a bucket is (m_b + α_b)/(N_b + N'/B), the posterior mean under the prior of its score, so never 0 or 1.
 
-    Under noise the score would take noise for structure and favour many buckets (Cormode and Markov 2023,
+    Under noise the score would mistake noise for structure and favour many buckets (Cormode and Markov 2023,
     Section 7.3). Two things prevent it: numbers of buckets that the noise does not allow (`finest_number`) are
     left out, and all counts are divided by r before scoring, r the factor by which noise raises the variance of a
     fraction in the finest binning that remains (a quasi-likelihood with known dispersion; the same r for all,
@@ -142,7 +142,7 @@ def _below(evidence: Evidence) -> tuple[Floats, Floats]:
 
 
 def _portions(numbers: Ints) -> Iterator[Ints]:
-    """The numbers of buckets in portions that fit into memory."""
+    """Yield the numbers of buckets in portions that fit into memory."""
     portion = np.cumsum(numbers) // _AT_ONCE
     for part in np.unique(portion):
         yield numbers[portion == part]
@@ -151,7 +151,7 @@ def _portions(numbers: Ints) -> Iterator[Ints]:
 def _log_scores(
     evidence: Evidence, buckets: BinningBuckets, below: tuple[Floats, Floats], dispersion: float, score: Score
 ) -> Floats:
-    """The log score of each binning."""
+    """Compute the log score of each binning."""
     m, n = (np.maximum(buckets.between(one), 0.0) / dispersion for one in below)
     ends = evidence.edges
     prior = np.repeat(PRIOR_ROWS / buckets.numbers, buckets.numbers)

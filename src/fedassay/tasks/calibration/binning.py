@@ -1,4 +1,4 @@
-"""Buckets of equal depth and how well noise lets them be seen; what fitting a calibrator gives."""
+"""Buckets of equal depth, the effect of noise on them, and the result of fitting a calibrator."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ from fedassay.protocol.arrays import Floats, Ints
 from fedassay.summaries.maps import EPSILON, Map
 
 LARGEST_DISPERSION = 2.0
-"""Buckets may always be so small that privacy noise is as large as sampling error."""
+"""Dispersion up to which any number of buckets is allowed: privacy noise equals sampling error."""
 
 FEWEST_BUCKETS = 5
-"""Fewer buckets under noise are no calibrator."""
+"""Smallest number of buckets of a calibrator under noise."""
 
 _PROBES = 8
-"""Buckets of a binning whose noise is computed to know that of all."""
+"""Number of buckets of a binning whose noise is computed, to represent that of all."""
 
 
 def posterior_counts(counts: Floats, variances: Floats) -> Floats:
-    """The mean of a count that is known to be at least 0, given a noisy estimate of it (flat prior).
+    """Compute the mean of a count that is known to be at least 0, given a noisy estimate of it (flat prior).
 
     x + σ φ(x/σ)/Φ(x/σ): the estimate itself where it stands out from the noise, and about 0.8 σ where nothing
-    does. Without noise the count. Use it after summing: it is biased where counts are small, and the sum of
+    does. Without noise it is the count. Use it after summing: it is biased where counts are small, and the sum of
     many such biases exceeds the rows.
 
     Examples
@@ -54,7 +54,7 @@ class Binning:
 
     @property
     def number(self) -> int:
-        """How many buckets there are."""
+        """Number of buckets."""
         return len(self.edges) - 1
 
     @cached_property
@@ -84,25 +84,25 @@ class Binning:
 
     @cached_property
     def counts(self) -> tuple[Floats, Floats]:
-        """Positives and negatives with what is known about them: none is negative."""
+        """Posterior means of the positives and negatives per bucket: none is negative."""
         of_positives, of_negatives = self.noise_variances
         return posterior_counts(self.positives, of_positives), posterior_counts(self.negatives, of_negatives)
 
     @cached_property
     def dispersions(self) -> Floats:
-        """By how much the variance of each bucket's fraction exceeds the binomial one; 1 without noise."""
+        """Ratio of the variance of each bucket's fraction to the binomial variance; 1 without noise."""
         noise, binomial = _variances(*self.counts, *self.noise_variances)
         return np.asarray(1 + np.divide(noise, binomial, out=np.zeros_like(noise), where=noise > 0))
 
     @cached_property
     def _probes(self) -> tuple[Ints, Floats]:
-        """A few buckets, and the privacy variances of their positives and negatives."""
+        """Indices of a few buckets, and the privacy variances of their positives and negatives."""
         chosen = np.unique(np.linspace(0, self.number - 1, _PROBES).astype(np.int64))
         return chosen, np.array([self._noise_of(int(bucket)) for bucket in chosen])
 
     @cached_property
     def dispersion(self) -> float:
-        """The same for all buckets together, from a few of them: Σ noise / Σ binomial variance, plus 1."""
+        """Dispersion of all buckets together, from a few of them: Σ noise / Σ binomial variance, plus 1."""
         if self.evidence.exact:
             return 1.0
         chosen, variances = self._probes
@@ -113,7 +113,7 @@ class Binning:
 
     @cached_property
     def likely_counts(self) -> tuple[Floats, Floats]:
-        """`counts` with the same noise variance for all buckets, that of a few: for binnings of many buckets."""
+        """`counts` with the mean noise variance of a few buckets for all: for binnings of many buckets."""
         if self.evidence.exact:
             return self.positives, self.negatives
         typical = self._probes[1].mean(axis=0)
@@ -134,19 +134,19 @@ class Binning:
 
 
 def _variances(m: Floats, n: Floats, of_positives: Floats, of_negatives: Floats) -> tuple[Floats, Floats]:
-    """The variances of (1 - v) m - v n, with v = m/(m + n), that privacy noise and sampling give it."""
+    """Compute the variances of (1 - v) m - v n, with v = m/(m + n), due to privacy noise and to sampling."""
     v = m / (m + n)
     return (1 - v) ** 2 * of_positives + v**2 * of_negatives, m * n / (m + n)
 
 
 def binning_of(evidence: Evidence, buckets: int, *, prefix: Floats | None = None) -> Binning:
-    """The equi-depth binning with (at most) so many buckets."""
+    """Build the equi-depth binning with (at most) this number of buckets."""
     edges, _ = equi_depth(prefix_of(evidence) if prefix is None else prefix, [buckets])
     return Binning(evidence=evidence, edges=edges)
 
 
 def finest_number(evidence: Evidence, most: int) -> int:
-    """The largest number of buckets, up to `most`, that the noise allows; `most` without noise.
+    """Find the largest number of buckets, up to `most`, that the noise allows; `most` without noise.
 
     B buckets are allowed if noise does not exceed the sampling error, r(B) <= 2, or if B <= (M/r(B))^{1/3}:
     noise divides the M rows by r, and M^{1/3} buckets balance the two errors of a bucket (Cormode and Markov
@@ -175,9 +175,9 @@ def finest_number(evidence: Evidence, most: int) -> int:
 
 
 def supported_scores(evidence: Evidence) -> Floats:
-    """The score of each leaf, away from 0 and 1, and under noise no further out than rows are seen.
+    """Return the score of each leaf, away from 0 and 1, and under noise no further out than rows are seen.
 
-    In the outermost leaves there is noise but hardly a row, and it would weigh on sums of logarithms in
+    The outermost leaves hold noise but hardly a row. The noise would weigh on sums of logarithms in
     proportion to their logit. They get the score of the outermost leaf beyond which the rows stand out from
     the noise.
     """
@@ -194,15 +194,15 @@ def supported_scores(evidence: Evidence) -> Floats:
     return np.clip(scores, scores[low], scores[high - 1])
 
 
-# --- what fitting a calibrator gives ------------------------------------------------------------------------
+# --- result of fitting a calibrator -------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, kw_only=True)
 class Fitted:
     """A map with the name of its method and the numbers that describe it.
 
-    `optimism` is by how much the log-likelihood of the rows it was fitted to is expected to exceed that of as
-    many new rows: the number of fitted parameters, each counted as often as noise adds to its variance
+    `optimism` is the amount by which the log-likelihood of the rows it was fitted to is expected to exceed that
+    of as many new rows: the number of fitted parameters, each counted as often as noise adds to its variance
     (Akaike 1973; Takeuchi 1976 for models that are only approximately true).
     """
 
@@ -212,7 +212,7 @@ class Fitted:
     optimism: float = field(repr=False)
 
     def log_probabilities(self, evidence: Evidence) -> tuple[Floats, Floats] | None:
-        """The logarithms of c and 1 - c per leaf; None if the map says 0 or 1 to rows: some row will contradict it."""
+        """Return log c and log(1 - c) per leaf; None if rows get 0 or 1, which some row will contradict."""
         calibrated = self.map(supported_scores(evidence))
         claimed = calibrated[evidence.counts != 0]
         if claimed.min() <= 0 or claimed.max() >= 1:

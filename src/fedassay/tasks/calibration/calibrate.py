@@ -1,4 +1,4 @@
-"""The task: a calibrator from the fit rows, judged on the held-out rows, for the price of one release."""
+"""Calibration task: fit a calibrator and judge it on held-out rows, for the price of one release."""
 
 from __future__ import annotations
 
@@ -33,25 +33,25 @@ MEASURED = (
     "calibration_intercept",
     "calibration_slope",
 )
-"""What is shown before and after, beside the ROC AUC."""
+"""Metrics that are shown before and after, in addition to the ROC AUC."""
 
 LOSSES: Mapping[str, Loss] = MappingProxyType({"brier_score": BRIER, "log_loss": LOG})
 
-# --- whether to use a calibrator ----------------------------------------------------------------------------
+# --- recommendation of a calibrator -------------------------------------------------------------------------
 
 LOSS_NAMES = {"log_loss": "log loss", "brier_score": "Brier score"}
 
 
 @dataclass(frozen=True, kw_only=True)
 class CalibrationVerdict:
-    """Whether the calibrator is recommended, and why, in one sentence."""
+    """Recommendation for or against a calibrator, with its reason in one sentence."""
 
     recommended: bool
     reason: str
 
 
 FEWEST_ROWS = 20
-"""Held-out rows of each class below which no calibrator is recommended: intervals of so few mean nothing."""
+"""Held-out rows of each class below which no calibrator is recommended: intervals of fewer mean nothing."""
 
 
 def verdict(differences: Mapping[str, Metric], *, positives: float, negatives: float) -> CalibrationVerdict:
@@ -85,7 +85,7 @@ def verdict(differences: Mapping[str, Metric], *, positives: float, negatives: f
 
 
 def not_recommended(reason: str) -> CalibrationVerdict:
-    """The verdict against a calibrator, for this reason."""
+    """Return the verdict against a calibrator, for this reason."""
     return CalibrationVerdict(recommended=False, reason=f"Not recommended: {reason}.")
 
 
@@ -94,7 +94,7 @@ def _change(name: str, metric: Metric) -> str:
 
 
 def change_of(metric: Metric, *, percent: bool = False) -> str:
-    """Such as ``changes by -0.02 (95% interval -0.03 to -0.01)``."""
+    """Describe a change, such as ``changes by -0.02 (95% interval -0.03 to -0.01)``."""
     assert metric.value is not None
     assert metric.interval is not None
     change, low, high = (
@@ -107,8 +107,8 @@ def change_of(metric: Metric, *, percent: bool = False) -> str:
 # --- the task -----------------------------------------------------------------------------------------------
 
 NOISY_FIT_HEIGHT = 8
-"""Under noise the fit needs few bins: sums over buckets then have a third of the noise that they would have
-with the 2^10 bins of the held-out histogram, and 256 bins resolve any smooth map."""
+"""Height of the fit histogram under noise. The fit needs few bins: sums over buckets then have a third of
+the noise that they would have with the 2^10 bins of the held-out histogram, and 256 bins resolve any smooth map."""
 
 _Pair = tuple[Released[LabelledHistogram], Released[LabelledHistogram]]
 
@@ -118,8 +118,8 @@ class Calibrate(CalibrateParameters):
     """A map from scores to calibrated probabilities, with metrics before and after on held-out rows.
 
     Guarantee: everything is computed from two released histograms of different units, one of the fit rows and
-    one of the held-out rows; each may spend the whole budget (parallel composition, see `data.split`). How many
-    units are held out is the sites' matter. Rows are assumed independent, for intervals.
+    one of the held-out rows; each may spend the whole budget (parallel composition, see `data.split`). The sites
+    decide how many units are held out. Rows are assumed independent, for intervals.
 
     Reference: Cormode and Markov (2023), Sections 6 and 7.3; docs/explanation/calibration.md has the formulas.
     """
@@ -132,13 +132,13 @@ class Calibrate(CalibrateParameters):
         Evaluate(height=self.height, buckets=self.buckets, transform=self.transform, level=self.level)
 
     def steps(self, setting: Setting) -> Generator[tuple[Sum[Any], Sum[Any]], _Pair, dict[str, Any]]:
-        """Ask for both histograms in one round trip, return the ``results`` object of the public contract."""
+        """Ask for both histograms in one round trip; return the ``results`` object of the public contract."""
         fit_rows, held_out = self.histograms(setting)
         released = yield Sum(of=fit_rows, part=Part.FIT), Sum(of=held_out, part=Part.HELD_OUT)
         return self.results(*released)
 
     def histograms(self, setting: Setting) -> tuple[ScoreHistogram, ScoreHistogram]:
-        """The histograms of the fit and of the held-out rows, chosen from public settings only.
+        """Choose the histograms of the fit and of the held-out rows, from public settings only.
 
         Under noise the levels are those with the smallest mean variance of a sum up to an edge: calibration
         is about sums over buckets.
@@ -163,7 +163,7 @@ class Calibrate(CalibrateParameters):
     def results(
         self, fit_rows: Released[LabelledHistogram], held_out: Released[LabelledHistogram]
     ) -> dict[str, Any]:
-        """The calibrator, and what it does to held-out rows, as plain JSON."""
+        """Return the calibrator and its effect on held-out rows, as plain JSON."""
         fitting, judging = (one.value.evidence(one.noise) for one in (fit_rows, held_out))
         choice = fit(fitting, self.method, bins=self.bins)
         return {

@@ -1,4 +1,4 @@
-"""What a document shows of a calibration: before and after, beside each other."""
+"""Document of a calibration: metrics and curves before and after, side by side."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class CalibrationDocument(KindDocument):
     shown_metric: ClassVar[str] = "calibration_slope"
 
     def blocks(self, document: Document) -> Iterator[DocumentBlock]:
-        """The reliability diagram and the table; where neither has a number, why."""
+        """Yield the reliability diagram and the table; where neither has a number, the reason."""
         results = document["results"]
         if drawn_parts(results):
             yield change(results)
@@ -50,7 +50,7 @@ class CalibrationDocument(KindDocument):
         yield made if made.rows else SentenceBlock(text=results["reason"])
 
     def key_numbers(self, results: Results) -> Iterator[KeyNumber]:
-        """A metric before and after calibration, such as ``0.68 → 1.05``; the interval is that of the one after."""
+        """Yield a metric before and after calibration, such as ``0.68 → 1.05``, with the interval after."""
         name = self.shown_metric
         label = f"{self.metrics[name].title} {ON_HELD_OUT_ROWS}"
         unmeasured = {"value": None, "reason": "it was not measured"}
@@ -65,19 +65,19 @@ class CalibrationDocument(KindDocument):
         )
 
     def assumptions(self, results: Results) -> Iterator[str]:
-        """Independent rows, and rows to come that are like these."""
+        """Yield the assumptions: independent rows, and future rows that are like these."""
         yield INDEPENDENT_ROWS
         yield "Rows that were held out, and rows to come, are like those that the calibrator was fitted to."
 
     def sentences(self, results: Results) -> Iterator[str]:
-        """The reason, with a subject: it begins with whether the calibrator is recommended."""
+        """Yield the reason as a sentence; it begins with the statement if the calibrator is recommended."""
         subject = "The calibrator" if results.get("method") is None else f"The {results['method']} calibrator"
         begins, colon, why = str(results["reason"]).partition(": ")
         said = {"Recommended": "is recommended", "Not recommended": "is not recommended"}.get(begins)
         yield f"{subject} {said}: {why}" if said else f"{begins}{colon}{why}"
 
     def next_steps(self, results: Results, file: str, name: str) -> Iterator[NextStep]:
-        """Apply the calibrator, or leave it aside."""
+        """Yield the advice to apply the calibrator or to leave it aside."""
         if results.get("calibrator") is None:
             return
         if not results["recommended"]:
@@ -89,12 +89,12 @@ class CalibrationDocument(KindDocument):
         )
 
     def recommends(self, results: Results) -> bool | None:
-        """Whether there is a calibrator that is better on held-out rows."""
+        """Return whether there is a calibrator that is better on held-out rows."""
         return bool(results["recommended"]) and results.get("calibrator") is not None
 
 
 def before_and_after(results: Results) -> TableBlock:
-    """Metrics on held-out rows before and after, and the paired differences; what nothing is known of is left out."""
+    """Build the table of held-out metrics before and after, with paired differences, without unknown ones."""
     missing = reasons(
         (METRICS[name].title, metric)
         for part in BEFORE_AFTER
@@ -113,7 +113,7 @@ def held_out_table(
     notes: Iterable[str],
     cell: Callable[[Results, str], Cell] = lambda metric, _: metric_cell(metric),
 ) -> TableBlock:
-    """A line for each metric of which something is known, a column for each part that has been measured."""
+    """Build a table with a line for each metric with a known value and a column for each measured part."""
     level = results["before"]["log_loss"]["level"]
     heads = {"before": "before", "after": "after", "difference": f"change, {level:.0%} interval"}
     parts = [part for part in heads if any(map(_is_measured, results[part].values()))]
@@ -131,12 +131,12 @@ def held_out_table(
 
 
 def _is_measured(metric: Results) -> bool:
-    """Whether it has a value that rows have a say in."""
+    """Return whether the metric has a value that depends on rows."""
     return metric["value"] is not None and "note" not in metric
 
 
 def title(results: Results) -> str:
-    """What was fitted, such as ``Calibration by platt (intercept -0.25, slope 0.84)``."""
+    """Return a title with the fitted map, such as ``Calibration by platt (intercept -0.25, slope 0.84)``."""
     if results["method"] is None:
         return "Calibration"
     numbers = ", ".join(

@@ -1,4 +1,4 @@
-"""Forecast of a calibration of scores: how far the map will be from the truth, and what held-out rows will show."""
+"""Forecast of a calibration of scores: the error of the map, and the intervals on held-out rows."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from fedassay.tasks.forecast import Details, DetailTable, Forecast, Prediction
 
 @dataclass(frozen=True, kw_only=True)
 class MapError:
-    """What to expect of a fitted map f̂ where the truth is q.
+    """Expected error of a fitted map f̂ where the truth is q.
 
     Parameters
     ----------
@@ -36,7 +36,7 @@ class MapError:
     sampling, privacy, binning : the three parts of the mean of (f̂ - q)², by which the Brier score of new rows
         exceeds the best possible. Binning is the loss of telling apart rows of one bucket; it does not
         miscalibrate.
-    buckets : of the map, if it has buckets.
+    buckets : number of buckets of the map, if it has buckets.
     """
 
     calibration_error: float
@@ -47,7 +47,7 @@ class MapError:
 
     @classmethod
     def mean(cls, share: Floats, sampling: Floats, privacy: Floats) -> MapError:
-        """Of centred normal errors with these variances in these shares of the rows: E|e| is √(2/π) σ."""
+        """Average centred normal errors of these variances in these shares of rows: E|e| is √(2/π) σ."""
         absolute = np.sqrt(2 / math.pi * np.maximum(sampling + privacy, 0.0))
         error, from_rows, from_noise = (float(share @ part) for part in (absolute, sampling, privacy))
         return cls(calibration_error=error, sampling=from_rows, privacy=from_noise)
@@ -68,7 +68,7 @@ def predict_map(
     noise: Noise = NO_NOISE,
     buckets: int | None = None,
 ) -> MapError:
-    """The error of a map fitted to a release of so many rows; `Undefined` where it could not be fitted.
+    """Predict the error of a map fitted to a release of `rows` rows; `Undefined` if it could not be fitted.
 
     Examples
     --------
@@ -90,9 +90,11 @@ def _noisy_and_exact(
 
 
 def _platt(noisy: Evidence, exact: Evidence, _: int | None) -> MapError:
-    """To first order, f̂ - q = μ(1-μ) x^T (β̂ - β) with x = (1, logit s) and β = (0, 1).
+    """Predict the error of Platt scaling.
 
-    The coefficients have the sandwich covariance of `Logistic.influence`, and a map that is one to one has
+    To first order, f̂ - q = μ(1-μ) x^T (β̂ - β) with x = (1, logit s) and β = (0, 1).
+
+    The coefficients have the sandwich covariance of `Logistic.influence`, and an injective map has
     E[y|f̂] = q. Bins move rows to their midpoints, which matters to second order only and is left out.
     """
     noisy.require_classes()
@@ -113,7 +115,7 @@ def _platt(noisy: Evidence, exact: Evidence, _: int | None) -> MapError:
 
 
 def _histogram(noisy: Evidence, exact: Evidence, buckets: int | None) -> MapError:
-    """Each bucket says its fraction v̂: sampling variance v(1-v)/n_j, and the noise of a ratio of counts."""
+    """Predict the error of bucket fractions: sampling variance v(1-v)/n_j, and noise of a ratio of counts."""
     noisy.require_classes()
     if buckets is None:
         buckets = finest_number(noisy, max(1, round(noisy.rows ** (1 / 3))))
@@ -129,7 +131,7 @@ def _histogram(noisy: Evidence, exact: Evidence, buckets: int | None) -> MapErro
 
 
 def _spread_within(evidence: Evidence, edges: Ints, fractions: Floats) -> float:
-    """The mean squared distance of a row's probability from its bucket's."""
+    """Compute the mean squared distance of a row's probability from its bucket's."""
     own = np.repeat(fractions, np.diff(edges))
     widths = np.diff(evidence.edges)
     squared = (evidence.scores - own) ** 2 + widths**2 / 12
@@ -137,7 +139,7 @@ def _spread_within(evidence: Evidence, edges: Ints, fractions: Floats) -> float:
 
 
 def _row_covariance(evidence: Evidence, by_positive: Floats, by_negative: Floats) -> Floats:
-    """The sampling covariance of several functions: Σ c g g^T - (Σ c g)(Σ c g)^T/n."""
+    """Compute the sampling covariance of several functions: Σ c g g^T - (Σ c g)(Σ c g)^T/n."""
     p, n = evidence.positives, evidence.negatives
     second = (by_positive * p) @ by_positive.T + (by_negative * n) @ by_negative.T
     first = by_positive @ p + by_negative @ n
@@ -147,13 +149,13 @@ def _row_covariance(evidence: Evidence, by_positive: Floats, by_negative: Floats
 PREDICTED: Mapping[str, Callable[[Evidence, Evidence, int | None], MapError]] = MappingProxyType(
     {"platt": _platt, "histogram": _histogram}
 )
-"""The methods that can be predicted."""
+"""Methods that can be predicted, by name."""
 
 
 def best_buckets(
     histogram: ScoreHistogram, *, rows: float, prevalence: float, auc: float, noise: Noise = NO_NOISE
 ) -> int:
-    """The number of buckets of histogram binning with the least Brier excess, among about forty.
+    """Find the number of buckets of histogram binning with the least Brier excess, among about forty.
 
     Raises `Undefined` if there are not enough rows for any.
 
@@ -176,7 +178,7 @@ def best_buckets(
 MAP_TARGETS: Mapping[str, float] = MappingProxyType(
     {"expected_calibration_error": 0.02, "brier_excess": 0.002}
 )
-"""Errors of a fitted map that most uses could live with."""
+"""Errors of a fitted map that most uses tolerate."""
 
 HELD_OUT_TARGETS: Mapping[str, float | None] = MappingProxyType(
     {
@@ -187,7 +189,7 @@ HELD_OUT_TARGETS: Mapping[str, float | None] = MappingProxyType(
         "calibration_slope": None,
     }
 )
-"""Half-widths on held-out rows: a map is recommended if they see that it helps, so that the losses have targets."""
+"""Half-widths on held-out rows. The losses have targets, as the recommendation of a map depends on them."""
 
 _HELD_OUT = "held_out_"
 
@@ -196,7 +198,7 @@ _HELD_OUT = "held_out_"
 class CalibrationForecast(Forecast[Calibrate]):
     """Errors of the map, and half-widths on held-out rows.
 
-    Sigmoids are predicted as Platt scaling, all that bins as histogram binning, and ``auto`` as the better of the two.
+    Sigmoids are predicted as Platt scaling, other methods as histogram binning, and ``auto`` as the better of the two.
     """
 
     targets: ClassVar[Mapping[str, float | None]] = MappingProxyType(
@@ -245,7 +247,7 @@ class CalibrationForecast(Forecast[Calibrate]):
         return ("platt",) if self.task.method in ("platt", "beta") else ("histogram",)
 
     def _fit(self, study: PlannedStudy, histogram: ScoreHistogram) -> dict[str, Any]:
-        """Rows, scores and noise that a map is fitted to."""
+        """Return the rows, scores and noise that a map is fitted to."""
         known = study.expectation.known(self.name, "prevalence", "auc")
         return {**known, "rows": study.rows * study.fit_part, "noise": self._noise(study, histogram)}
 
@@ -253,7 +255,7 @@ class CalibrationForecast(Forecast[Calibrate]):
         return study.setting.noise(Sum(of=histogram, part=Part.FIT))
 
     def _error(self, study: PlannedStudy, histogram: ScoreHistogram, method: str) -> MapError | str:
-        """The error of the map of a method, or the reason why there will be none."""
+        """Predict the error of the map of a method, or return the reason why there will be none."""
         bins = self.task.bins if method == "histogram" else None
         try:
             return predict_map(histogram, method=method, buckets=bins, **self._fit(study, histogram))
@@ -261,7 +263,7 @@ class CalibrationForecast(Forecast[Calibrate]):
             return str(problem)
 
     def details(self, study: PlannedStudy, given: Mapping[str, float]) -> Details:
-        """See `Forecast`: both methods beside each other, the number of buckets, and the published rate."""
+        """See `Forecast`: both methods side by side, the number of buckets, and the published rate."""
         histogram, _ = self.task.histograms(study.setting)
         errors = {method: self._error(study, histogram, method) for method in PREDICTED}
         try:
@@ -281,7 +283,7 @@ class CalibrationForecast(Forecast[Calibrate]):
 
 
 def _table(errors: Mapping[str, MapError | str]) -> DetailTable:
-    """The error of the map of each method, and what it is made of."""
+    """Build the table of the error of each method's map and its parts."""
     rows: list[dict[str, Any]] = []
     for method, error in errors.items():
         if isinstance(error, str):

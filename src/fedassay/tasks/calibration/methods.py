@@ -1,4 +1,4 @@
-"""The methods by name, and the choice among them."""
+"""Methods of calibration by name, and the choice among them."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ from fedassay.tasks.calibration.parameters import CalibrationMethod
 
 
 def histogram_binning(evidence: Evidence, *, bins: int | None = None) -> Fitted:
-    """The step function of bucket fractions.
+    """Fit the step function of bucket fractions.
 
     By default B = M^{1/3} for M rows, which balances the two errors of a bucket, the slope within it and the
     sampling error (Cormode and Markov 2023, Theorem 7). Under noise B is at most the number at which noise
-    equals sampling error, and counts are replaced by what is known about them (`posterior_counts`), after
+    equals sampling error, and counts are replaced by their posterior means (`posterior_counts`), after
     summing over the bucket.
 
-    Edge cases: without noise a bucket with one class only says 0 or 1, as published.
+    Edge cases: without noise a bucket with only one class has the value 0 or 1, as published.
     """
     evidence.require_classes()
     if bins is not None and bins < 1:
@@ -58,12 +58,12 @@ def _fitted_bins(binning: Binning) -> Fitted:
 
 
 def isotonic(evidence: Evidence) -> Fitted:
-    """Pool adjacent violators over the leaves, straight lines between them as in scikit-learn.
+    """Pool adjacent violators over the leaves, with straight lines between them as in scikit-learn.
 
     Without noise it equals scikit-learn's ``IsotonicRegression(out_of_bounds="clip")`` on the binned scores;
-    its first and last block may say 0 or 1. Under noise, leaves are merged first into as many buckets as the
-    noise allows, and each pooled block says what is known about its counts: blocks are large, so noise that
-    looks like structure is averaged away.
+    its first and last block may have the value 0 or 1. Under noise, leaves are first merged into the number of
+    buckets that the noise allows, and each pooled block uses the posterior means of its counts: blocks are
+    large, so noise that looks like structure is averaged away.
     """
     evidence.require_classes()
     return _exact(evidence) if evidence.exact else _noisy(evidence)
@@ -81,20 +81,20 @@ def _noisy(evidence: Evidence) -> Fitted:
     _, blocks = _pool(binning.positives / rows, rows)
     pooled = Binning(evidence=evidence, edges=binning.edges[blocks])
     m, n = pooled.counts
-    # What is known about the counts of a block is not always ordered like the counts: one more pass.
+    # The posterior means of the counts of blocks are not always ordered like the counts: pool once more.
     ordered, _ = _pool(m / (m + n), m + n)
     values = np.repeat(ordered, np.diff(blocks))
     return _fitted(binning.centres, values, blocks, optimism=float(np.sum(pooled.dispersions)))
 
 
 def _pool(values: Floats, weights: Floats) -> tuple[Floats, Ints]:
-    """The non-decreasing values nearest to these, and where each block of equal ones begins (and the end)."""
+    """Return the nearest non-decreasing values, and the start of each block of equal values (and the end)."""
     pooled = isotonic_regression(values, weights=weights)
     return np.asarray(pooled.x), np.asarray(pooled.blocks, dtype=np.int64)
 
 
 def _fitted(x: Floats, y: Floats, blocks: Ints, *, optimism: float) -> Fitted:
-    """Straight lines join the last point of a block and the first of the next; points between are redundant."""
+    """Join the last point of a block and the first of the next by lines; points between are redundant."""
     ends = np.unique(np.concatenate([blocks[:-1], blocks[1:] - 1]))
     x, y = x[ends], y[ends]
     distinct = np.concatenate([[True], np.diff(x) > 0])
@@ -110,11 +110,12 @@ def _fitted(x: Floats, y: Floats, blocks: Ints, *, optimism: float) -> Fitted:
 
 
 def platt(evidence: Evidence) -> Fitted:
-    """Logistic regression of the label on logit(s): logit P(y=1) = c + a·logit(s).
+    """Regress the label on logit(s): logit P(y=1) = c + a·logit(s).
 
-    Maximum likelihood without penalty, equal to scikit-learn's ``LogisticRegression(C=inf)`` on the binned
-    scores. Platt (1999) scales the output of a support vector machine, and smooths the labels; for a
-    probability the logit is that output, and from a thousand rows on smoothing is not visible.
+    Logistic regression by maximum likelihood without penalty, equal to scikit-learn's
+    ``LogisticRegression(C=inf)`` on the binned scores. Platt (1999) scales the output of a support vector
+    machine, and smooths the labels; for a probability the logit is that output, and from a thousand rows on
+    smoothing is not visible.
     """
     s = _usable_scores(evidence)
     fit = _fit(evidence, np.log(s) - np.log1p(-s), identity=(1.0,))
@@ -128,7 +129,7 @@ def platt(evidence: Evidence) -> Fitted:
 
 
 def beta(evidence: Evidence) -> Fitted:
-    """Logistic regression on ln s and -ln(1 - s) (Kull, Silva Filho and Flach 2017, Section 3).
+    """Fit a logistic regression on ln s and -ln(1 - s) (Kull, Silva Filho and Flach 2017, Section 3).
 
     logit P(y=1) = c + a ln s - b ln(1 - s). A negative a is set to 0 and the rest fitted again; otherwise a
     negative b. So the map never falls, unless the scores rank the wrong way round.
@@ -158,7 +159,7 @@ def _usable_scores(evidence: Evidence) -> Floats:
 
 
 def _fit(evidence: Evidence, *features: Floats, identity: tuple[float, ...]) -> Logistic:
-    """The regression with an intercept, if noise is small, both where it ends and at the `identity` map.
+    """Fit the regression with an intercept, if noise is small both where it ends and at the `identity` map.
 
     Noise can make a fit flat or steep, where it looks precise; the identity is where a usable model would be.
     """
@@ -186,7 +187,7 @@ _SIMPLEST_FIRST = ("platt", "beta", "isotonic", "histogram", "bbq")
 
 @dataclass(frozen=True, kw_only=True)
 class ChosenCalibrator:
-    """The calibrator that was fitted, or the reason why there is none; for `auto`, what was compared."""
+    """Fitted calibrator, or the reason why there is none; for `auto`, also the candidates compared."""
 
     fitted: Fitted | None
     reason: str | None = None
@@ -196,9 +197,9 @@ class ChosenCalibrator:
 def fit(evidence: Evidence, method: str, *, bins: int | None = None) -> ChosenCalibrator:
     """Fit one method, or with `auto` all of them and keep the best.
 
-    The best is the one with the smallest log loss to expect on new rows: the log loss of the rows it was
+    The best has the smallest expected log loss on new rows: the log loss of the rows it was
     fitted to plus its `optimism`. Under noise a simpler method is left only for a gain that noise does not
-    explain. Held-out rows are not looked at.
+    explain. Held-out rows are not used.
     """
     if method != AUTO:
         return _one(evidence, method, bins=bins)
@@ -234,7 +235,7 @@ def _one(evidence: Evidence, method: str, *, bins: int | None) -> ChosenCalibrat
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class _Contender:
-    """A fitted method with the log loss to expect of it on new rows: that of its own rows plus its optimism."""
+    """Fitted method with its expected log loss on new rows: that of its own rows plus its optimism."""
 
     fitted: Fitted
     evidence: Evidence
@@ -245,7 +246,7 @@ class _Contender:
         return (self.fitted.optimism - self.evidence.total(*self.log_probabilities)) / self.evidence.rows
 
     def beats(self, simpler: _Contender) -> bool:
-        """Whether it is better than a simpler one, by more than privacy noise explains."""
+        """Return whether it is better than a simpler method, by more than privacy noise explains."""
         gaps = (
             ours - theirs
             for ours, theirs in zip(self.log_probabilities, simpler.log_probabilities, strict=True)

@@ -68,11 +68,11 @@ class CalibrateMulticlassParameters(Classes, Participation, BucketParameters, In
     buckets: Annotated[int, Interval(ge=1, le=200)] = 15
 
 
-# --- what a study file implies for calibrations -------------------------------------------------------------
+# --- implications of a study file for calibrations ----------------------------------------------------------
 
 
 class CalibrationRules(HistogramRules):
-    """A calibrator is judged on held-out rows."""
+    """Rules of calibrations of scores: a calibrator is judged on held-out rows."""
 
     def holds_out(self, parameters: Given) -> bool:
         """See `StudyRules`."""
@@ -80,7 +80,7 @@ class CalibrationRules(HistogramRules):
 
 
 class ClassCalibrationRules(CalibrationRules):
-    """The held-out share is that of the study, and the number of classes is looked up."""
+    """Rules of calibrations of logits: held-out share of the study, number of classes looked up."""
 
     implied_names: ClassVar[tuple[str, ...]] = ("holdout",)
 

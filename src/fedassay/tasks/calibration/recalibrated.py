@@ -1,8 +1,8 @@
-"""Held-out evidence seen through a calibrator: the same leaves and counts, other scores.
+"""Held-out evidence with calibrated scores: the same leaves and counts, other scores.
 
-No row is looked at twice: each leaf's score is mapped, its counts stay. The fit rows are different units, so
+No row is read twice: each leaf's score is mapped, and its counts stay. The fit rows are different units, so
 the map is a constant here and all intervals are those of new rows. Scores may repeat or change their order, so
-that of the metrics of `estimation` the ROC AUC has a formula of its own.
+the ROC AUC has a formula of its own, unlike the other metrics of `estimation`.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ class Recalibrated(Evidence):
 
     @classmethod
     def by(cls, evidence: Evidence, calibrator: Callable[[Floats], Floats]) -> Recalibrated:
-        """The evidence through this map."""
+        """Return the evidence with scores calibrated by this map."""
         same = {field.name: getattr(evidence, field.name) for field in fields(Evidence)}
         return cls(**same, own=evidence, calibrator=calibrator)
 
     @classmethod
     def untouched(cls, evidence: Evidence) -> Recalibrated:
-        """The evidence with the model's own scores."""
+        """Return the evidence with the model's own scores."""
         return cls.by(evidence, lambda scores: scores)
 
     @property
@@ -52,19 +52,19 @@ class Recalibrated(Evidence):
 
     @cached_property
     def ends(self) -> tuple[Floats, Floats]:
-        """What the map says at the two ends of each leaf, the upper one approached from inside."""
+        """Values of the map at the two ends of each leaf, the upper end approached from inside."""
         lower, upper = self.own.ends
         return self.calibrator(lower), self.calibrator(upper)
 
     @cached_property
     def half_widths(self) -> Floats:
-        """How far a row's calibrated score can be from the leaf's."""
+        """Largest distance of a row's calibrated score from the leaf's."""
         lower, upper = self.ends
         return np.maximum(np.abs(lower - self.scores), np.abs(upper - self.scores))
 
     @cached_property
     def ranks(self) -> Ints:
-        """For each leaf the rank of its score: leaves with equal scores have the same."""
+        """Rank of the score of each leaf: leaves with equal scores have equal ranks."""
         return np.asarray(np.unique(self.scores, return_inverse=True)[1], dtype=np.int64)
 
     @property
@@ -75,19 +75,19 @@ class Recalibrated(Evidence):
 
     @property
     def order_kept(self) -> bool:
-        """Whether higher scores stay higher, without new ties."""
+        """True if higher scores stay higher, without new ties."""
         return bool(np.all(np.diff(self.scores) > 0))
 
     def by_rank(self, per_leaf: Floats) -> Floats:
-        """Sums over leaves with equal scores, in the order of these."""
+        """Sum over leaves with equal scores, in the order of the scores."""
         return np.asarray(np.bincount(self.ranks, weights=per_leaf), dtype=np.float64)
 
 
 @estimator
 def roc_auc(seen: Recalibrated, *, level: float = LEVEL) -> Metric:
-    """The probability that a positive row gets the higher calibrated score, ties counting half.
+    """Estimate the probability that a positive row gets the higher calibrated score, ties counting half.
 
-    Leaves with equal scores are compared as one. In leaves where all rows get the same score ties are real,
+    Leaves with equal scores are compared as a single leaf. In leaves where all rows get the same score ties are real,
     so the binning bound counts the other leaves only. The noise is propagated to first order, which
     overstates its variance by the second-order term that `estimation.ranking` removes.
     """
@@ -110,9 +110,9 @@ def roc_auc(seen: Recalibrated, *, level: float = LEVEL) -> Metric:
 
 @estimator
 def difference(before: Recalibrated, after: Recalibrated, loss: Loss, *, level: float = LEVEL) -> Metric:
-    """The mean over rows of (loss after - loss before): below 0 if calibration helps.
+    """Estimate the mean over rows of (loss after - loss before): below 0 if calibration helps.
 
-    A paired quantity: both losses are of the same row, so what makes rows hard cancels, and the interval is
+    A paired quantity: both losses are of the same row, so the difficulty of rows cancels, and the interval is
     much shorter than those of the two means. The binning bound is the largest change of the difference
     between the leaf's score and its two ends.
     """

@@ -1,4 +1,4 @@
-"""Declarations of what the calibration of a binary classifier says."""
+"""Declarations of the results of calibrations."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class CurvesBeforeAfter(TypedDict):
 
 
 class CalibrationReleases(TypedDict):
-    """The two releases."""
+    """Releases of the fit rows and of the held-out rows."""
 
     rows: float
     fit: Anything
@@ -55,17 +55,17 @@ class CalibrationReleases(TypedDict):
 
 @declared(is_open=True)
 class Candidate(TypedDict):
-    """The log loss to expect of a method on new rows, from the fit rows, or why not."""
+    """Expected log loss of a method on new rows, from the fit rows, or the reason why there is none."""
 
     method: str
     expected_log_loss: Anything | float | None
 
 
 class CalibrationResults(TypedDict):
-    """The results of the calibration of a binary classifier."""
+    """Results of the calibration of a binary classifier."""
 
     method: Literal["histogram", "bbq", "isotonic", "platt", "beta"] | None
-    """What was fitted; null if `auto` found nothing that could be."""
+    """Fitted method; null if `auto` found none that could be fitted."""
 
     parameters: Anything
     """The numbers that describe the calibrator."""
@@ -80,7 +80,7 @@ class CalibrationResults(TypedDict):
     difference: HeldOutChange
     reliability_curve: CurvesBeforeAfter
     candidates: NotRequired[list[Candidate]]
-    """With `auto`."""
+    """Methods compared, with `auto`."""
 
     histogram: CalibrationReleases
 
@@ -115,7 +115,7 @@ class ClassCurvesBeforeAfter(TypedDict):
 
 @declared(is_open=True)
 class LogitMapPart(TypedDict):
-    """From logits to probabilities, as in the artefact."""
+    """Map from logits to probabilities, as in the artefact."""
 
     kind: Literal[
         "temperature",
@@ -128,31 +128,31 @@ class LogitMapPart(TypedDict):
         "isotonic",
     ]
     values: NotRequired[list[list[Proportion]]]
-    """For each class the fitted value in each bin: uniform bins, or with a `reach` bins equally spaced in the logit."""
+    """Fitted value of each class in each bin: uniform bins, or with a `reach` equally spaced in the logit."""
 
     weights: NotRequired[list[Any]]
-    """Where there are values: how much those of each class are believed. Otherwise numbers of the map."""
+    """Weights of the values of each class, where there are values. Otherwise numbers of the map."""
 
 
 class ClassFit(TypedDict):
-    """Of the fit rows. Null is what the way of fitting does not tell."""
+    """Fit of the map to the fit rows. Entries that the way of fitting does not reveal are null."""
 
     rows: NotNegative | None
     clients: Count
-    """Clients that answered, with or without rows in the fit part; of sampled rounds, the most that answered one."""
+    """Clients that answered, with or without rows in the fit part; the largest number, for sampled rounds."""
 
     sums: Count
-    """How often clients were asked."""
+    """Number of times that clients were asked."""
 
     converged: bool
-    """False if it ended early; then a note says why."""
+    """False if the fit ended early; then a note gives the reason."""
 
     loss_before: NotNegative | None
     """The mean log loss of the model itself."""
 
     loss: NotNegative | None
     noise: Anything
-    """Of what the map was computed from; empty without noise."""
+    """Noise in the data that the map was computed from; empty without noise."""
 
 
 ClassBeforeAfter = TypedDict(
@@ -162,25 +162,25 @@ ClassBeforeAfter = TypedDict(
 
 
 class TemperaturePart(TypedDict):
-    """What logits are divided by; null if it is infinite."""
+    """Divisor of the logits; null if it is infinite."""
 
     value: float | None
 
 
 @declared({"if": {"properties": {"method": {"const": "temperature"}}}, "then": {"required": ["temperature"]}})
 class ClassCalibrationResults(TypedDict):
-    """The results of the calibration of a model with several classes, from logits."""
+    """Results of the calibration of a model with several classes, from logits."""
 
     method: Literal[
         "temperature", "vector", "matrix", "order-preserving", "fedcal", "histogram", "bbq", "isotonic"
     ]
-    """What was fitted; never `auto`."""
+    """Fitted method; never `auto`."""
 
     solver: Literal["exact", "fedavg", "one-shot", "counts"]
-    """How; `counts` for methods that bin probabilities."""
+    """Solver of the fit; `counts` for methods that bin probabilities."""
 
     parameters: Anything
-    """How it was fitted, and the numbers of maps that have few."""
+    """Settings of the fit, and the numbers of maps that have few."""
 
     temperature: NotRequired[TemperaturePart]
     calibrator: LogitMapPart

@@ -1,8 +1,8 @@
-"""How large errors will be, before any data: for planning, and for the choice of the levels of a histogram.
+"""Prediction of errors before any data: for planning, and for the choice of the levels of a histogram.
 
 Two kinds of statements. `published_rate` and `balancing_buckets` are the orders of magnitude of the paper
 (Table 1), without constants. `predict` is quantitative: it builds the histogram that a model of the scores
-leads one to expect and asks the estimators themselves for their errors, so prediction and interval cannot
+implies and asks the estimators themselves for their errors, so prediction and interval cannot
 disagree.
 """
 
@@ -42,7 +42,7 @@ Privacy = Literal["federated", "distributed", "local"]
 
 
 PREVALENCE, AUC = 0.5, 0.8
-"""The data and the model that resolutions are chosen for when nothing is known."""
+"""Prevalence and AUC that resolutions are chosen for when nothing is known."""
 
 
 def published_rate(
@@ -54,7 +54,7 @@ def published_rate(
     buckets: float = 100,
     height: float = 10,
 ) -> float:
-    """The order of the error in Table 1 of the paper, for balanced classes, without constants.
+    """Compute the order of the error in Table 1 of the paper, for balanced classes, without constants.
 
     Examples
     --------
@@ -81,7 +81,7 @@ def published_rate(
 def balancing_buckets(
     quantity: PlannedQuantity, privacy: Privacy, *, rows: float, epsilon: float = 1.0
 ) -> float:
-    """The number of buckets that balances binning against noise or sampling, without constants.
+    """Compute the number of buckets that balances binning against noise or sampling, without constants.
 
     Theorems 2 and 5 to 8. Edge case: infinity where more buckets never hurt, that is for exact sums and for
     the AUC under distributed noise.
@@ -103,7 +103,7 @@ def balancing_buckets(
 
 
 def hanley_mcneil_variance(auc: float, *, positives: float, negatives: float) -> float:
-    """The sampling variance of an AUC from its value and the class sizes alone (Hanley and McNeil 1982).
+    """Compute the sampling variance of an AUC from its value and the class sizes alone (Hanley and McNeil 1982).
 
     Assumes negative-exponential scores; `predict` uses the binormal model and the exact influence function
     instead.
@@ -121,7 +121,7 @@ def hanley_mcneil_variance(auc: float, *, positives: float, negatives: float) ->
 def expected_evidence(
     histogram: ScoreHistogram, *, rows: float, prevalence: float, auc: float, noise: Noise = NO_NOISE
 ) -> Evidence:
-    """The histogram one expects from calibrated binormal scores with this AUC.
+    """Build the expected histogram of calibrated binormal scores with this AUC.
 
     A latent x is N(0, 1) for negatives and N(δ, 1) for positives, δ = √2 Φ^{-1}(AUC); the score is the
     probability of being positive given x, so its logit is logit(prevalence) + δx - δ²/2.
@@ -151,7 +151,7 @@ def expected_auc_noise(
     prevalence: float = PREVALENCE,
     auc: float = AUC,
 ) -> float:
-    """The standard deviation of the AUC from noise alone; its mean absolute error is √(2/π) of it.
+    """Compute the standard deviation of the AUC from noise alone; its mean absolute error is √(2/π) of it.
 
     Examples
     --------
@@ -170,7 +170,7 @@ def expected_auc_noise(
 
 @lru_cache(maxsize=4096)
 def _auc_noise_parts(histogram: ScoreHistogram, prevalence: float, auc: float) -> tuple[float, float]:
-    """The variance of the AUC from noise of variance one, with one row: what is linear in the noise, and its square.
+    """Compute the AUC variance from noise of variance one, with one row: linear part, and quadratic part.
 
     Derivatives fall with the rows, and the trace with their fourth power: planning asks for the same bins and levels
     with many numbers of rows and scales of noise.
@@ -193,20 +193,20 @@ def predict(
     level: float = LEVEL,
     metrics: Sequence[str] | None = None,
 ) -> dict[str, Metric]:
-    """The values, errors and intervals to expect of a release.
+    """Predict the values, errors and intervals of a release.
 
     Parameters
     ----------
-    histogram : what would be released; `threshold` should be one of its thresholds.
-    rows, prevalence, auc : what the data are expected to be (calibrated binormal scores).
-    noise : of the release.
-    threshold : of the metrics that need one.
-    buckets : of the calibration error.
-    level : of the intervals.
+    histogram : histogram that would be released; `threshold` should be one of its thresholds.
+    rows, prevalence, auc : assumed properties of the data (calibrated binormal scores).
+    noise : noise of the release.
+    threshold : decision threshold of the metrics that need a threshold.
+    buckets : number of buckets of the calibration error.
+    level : confidence level of the intervals.
     metrics : names of metrics; by default those with a usual target.
 
-    `sampling` and `privacy` are the standard deviations to expect, `interval` is what a typical release will
-    say. A metric without a value says why there will not be enough evidence.
+    `sampling` and `privacy` are the expected standard deviations, and `interval` is that of a typical
+    release. A metric without a value gives the reason why there will not be enough evidence.
 
     Assumptions: scores are calibrated. A model that is not has other errors, but not of another order, except
     for the calibration error, whose interval is the widest near zero.
@@ -263,30 +263,30 @@ _CANDIDATES = 20
 TYPICAL_ROWS = 1e5
 
 _LOWEST = 5
-"""The least height that is tried."""
+"""Smallest height that is tried."""
 
 _FEW = 4
-"""Up to so many levels all small multipliers are tried, beyond those on a line between two."""
+"""Number of levels up to which all small multipliers are tried; beyond, those on a line between two."""
 
 _SLOPES = ((1, 1), (1, 2), (2, 3), (1, 3), (3, 5))
 """Multipliers of the finest and of the coarsest level."""
 
 
 def expected_rows(setting: Setting) -> float | None:
-    """How many rows there would be if all clients had reached their bound; None if they have none."""
+    """Return the number of rows if all clients reach their bound; None if clients have no bound."""
     per_client = setting.protection.rows_per_client
     return None if per_client is None else max(2.0, setting.clients * per_client)
 
 
 def level_noise(setting: Setting, query: Callable[[tuple[int, ...]], Sum[Any]]) -> Callable[[int], float]:
-    """The noise variance of a query about levels of these widths, by the number of levels."""
+    """Return a function from the number of levels to the noise variance of a query about such levels."""
     return lambda levels: setting.noise(query(tuple(1 << level for level in range(levels)))).variance
 
 
 def least_noisy(histogram: ScoreHistogram, setting: Setting) -> ScoreHistogram:
-    """The same bins, with the levels and the division of the budget among them that serve the metrics best.
+    """Choose the levels of these bins, and the division of the budget among them, that serve the metrics best.
 
-    Among the fan-outs with the smallest mean variance of a sum up to an edge, and multipliers that give
+    Chosen is, among the fan-outs with the smallest mean variance of a sum up to an edge, and multipliers that give
     coarser levels more of the budget, the pair with the smallest product of two errors: the noise of the AUC
     that a typical model would have (balanced classes, AUC 0.8), which counts twice, and that of a sum up to an
     edge, on which decisions and calibration rest. The AUC alone would take budget from the finest level until
@@ -299,7 +299,7 @@ def least_noisy(histogram: ScoreHistogram, setting: Setting) -> ScoreHistogram:
     def equal(widths: tuple[int, ...]) -> Sum[LabelledHistogram]:
         return Sum(of=with_levels(widths, ()))
 
-    divisible = not setting.noise(Sum(of=histogram)).reporting  # who reports on one level counts as it is
+    divisible = not setting.noise(Sum(of=histogram)).reporting  # a report on one level counts as it is
     rows = expected_rows(setting) or TYPICAL_ROWS
 
     def expected_error(candidate: ScoreHistogram) -> float:
@@ -316,9 +316,9 @@ def least_noisy(histogram: ScoreHistogram, setting: Setting) -> ScoreHistogram:
 
 
 def most_telling(finest: ScoreHistogram, setting: Setting) -> ScoreHistogram:
-    """These bins or coarser ones: those with the shortest interval for the AUC of a typical model.
+    """Choose these or coarser bins: those with the shortest interval for the AUC of a typical model.
 
-    The fewer rows there are, the more noise weighs against binning. How many rows there are is not public; where
+    The fewer rows there are, the more noise weighs against binning. The number of rows is not public; where
     clients have a bound, they are taken to have reached it, else the finest bins are taken.
     """
     rows = expected_rows(setting)
@@ -339,7 +339,7 @@ def most_telling(finest: ScoreHistogram, setting: Setting) -> ScoreHistogram:
 
 
 def slopes(levels: int) -> Iterator[tuple[int, ...]]:
-    """Multipliers for so many levels: equal ones, and those that rise towards the coarser levels.
+    """Yield multipliers for this number of levels: equal multipliers, and those that rise towards the coarser levels.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""What released sums say about a multiclass model: pure functions of totals and the law of their noise."""
+"""Metrics of a multiclass model from released sums: pure functions of totals and the law of their noise."""
 
 from __future__ import annotations
 
@@ -24,15 +24,17 @@ from fedassay.summaries.multiclass.class_statistics import (
     ScaledTotals,
 )
 
-# --- how far the probabilities of a multiclass model are from frequencies -----------------------------------
+# --- calibration errors of a multiclass model ---------------------------------------------------------------
 
 
 SHARED_ROWS = 2.0
-"""By how much errors of different classes, which come from the same rows, can enlarge the variance of their sum.
+"""Largest factor by which dependence between classes enlarges the variance of the sum of their errors.
+
+Errors of different classes come from the same rows.
 
 Let s be the signs with which a row's classes count, Y the class of the row, drawn with the true probabilities q, and Y'
 an independent copy. Then Var(s_Y) = ½ E(s_Y - s_Y')² <= E[(s_Y² + s_Y'²) 1(Y ≠ Y')] = 2 Σ_j s_j² q_j(1 - q_j): at most
-twice the sum of the variances of the single classes. With two classes, which say the same, it is reached.
+twice the sum of the variances of the single classes. With two classes, which are redundant, it is reached.
 """
 
 
@@ -45,7 +47,7 @@ class Gaps:
     gaps, squares : the sums, and those of the squares.
     noise : the variance that privacy adds to each gap.
     rows, noise_of_rows : n and its privacy variance.
-    resolution : how far rounding can move the number of a row.
+    resolution : largest change that rounding can make to the number of a row.
     """
 
     gaps: Floats
@@ -67,7 +69,7 @@ class Gaps:
 
 
 def calibration_error(gaps: Gaps, *, level: float) -> Metric:
-    """The mean over classes of Σ_m |S_m|, with an interval that stays honest near zero.
+    """Estimate the mean over classes of Σ_m |S_m|, with an interval that keeps its level near zero.
 
     The estimate is Σ |S + e| with errors e of mean zero, so that on average it is never too small, and too large by at
     most Σ E|e| = √(2/π) Σ σ; where the sign of a gap is certain (|S| above a simultaneous band), not at all. The lower
@@ -95,15 +97,15 @@ def calibration_error(gaps: Gaps, *, level: float) -> Metric:
     return replace(metric, details={"excess": excess})
 
 
-# --- what released sums say about a multiclass model --------------------------------------------------------
+# --- metrics of a multiclass model from released sums -------------------------------------------------------
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class ClassEvidence:
-    """Totals over all rows, exact or noisy. Noisy ones are unbiased, never clipped, and may be negative.
+    """Totals over all rows, exact or noisy. Noisy totals are unbiased, never clipped, and may be negative.
 
-    `rankings` has the histogram of each class against the rest, `aucs` what it says; None and empty where these were
-    not asked for.
+    `rankings` has the histogram of each class against the rest, and `aucs` the AUCs from it; None and empty if these
+    were not requested.
     """
 
     totals: ClassTotals
@@ -113,7 +115,7 @@ class ClassEvidence:
 
     @property
     def rows(self) -> float:
-        """How many rows there are."""
+        """Number of rows."""
         return float(self.totals.sums["rows"].value)
 
     @property
@@ -122,15 +124,15 @@ class ClassEvidence:
         return self.variance(self.totals.sums["rows"])
 
     def variance(self, part: ScaledTotals) -> float:
-        """The privacy variance of a total."""
+        """Return the privacy variance of a total."""
         return part.factor * self.noise.variance
 
     def require_rows(self) -> float:
-        """n, if there are enough rows for any statement."""
+        """Return n, if there are enough rows for any statement."""
         return enough("rows", self.rows, self.noise_of_rows)
 
     def mean(self, name: str, squares: str) -> Estimate:
-        """The mean of a number in [0, 1] over rows."""
+        """Estimate the mean of a number in [0, 1] over rows."""
         n, total, second = self.require_rows(), self.totals.sums[name], self.totals.sums[squares]
         v = float(total.value) / n
         # Under noise the second moment has an error of its own, smaller than the noise of the mean: where it makes a
@@ -143,7 +145,7 @@ class ClassEvidence:
         )
 
     def share(self, amount: float, noise_variance: float) -> Estimate:
-        """The share of rows that are so many."""
+        """Estimate the share of all rows that this amount of rows is."""
         n = self.require_rows()
         v = amount / n
         return Estimate(
@@ -153,13 +155,13 @@ class ClassEvidence:
         )
 
     def class_rows(self, place: int) -> float:
-        """How many rows are of this class."""
+        """Return the number of rows of this class."""
         return float(self.totals.cells["positives"].value[place].sum())
 
 
 @estimator
 def accuracy(evidence: ClassEvidence, *, level: float = LEVEL) -> Metric:
-    """The share of rows whose most probable class is the true one; Wilson's interval, widened for the noise."""
+    """Estimate the share of rows whose top class is the true one; Wilson's interval, widened for noise."""
     correct = evidence.totals.sums["correct"]
     estimate = evidence.share(float(correct.value), evidence.variance(correct))
     return bounded(estimate, size=evidence.rows, level=level)
@@ -167,16 +169,17 @@ def accuracy(evidence: ClassEvidence, *, level: float = LEVEL) -> Metric:
 
 @estimator
 def brier_score(evidence: ClassEvidence, *, level: float = LEVEL) -> Metric:
-    """The mean of Σ_j (p_j - 1[y=j])², from 0 to 2."""
+    """Estimate the mean of Σ_j (p_j - 1[y=j])², from 0 to 2."""
     half = bounded(evidence.mean("brier", "brier_squared"), size=evidence.require_rows(), level=level)
     return half.times(LARGEST_BRIER)
 
 
 @estimator
 def log_loss(evidence: ClassEvidence, *, level: float = LEVEL) -> Metric:
-    """The mean negative log-likelihood, with probabilities clipped as scikit-learn clips them.
+    """Estimate the mean negative log-likelihood, with probabilities clipped as scikit-learn clips them.
 
-    A row can weigh up to 36, and the noise weighs as much. An estimate that is not clear of it has no value.
+    A row can weigh up to 36, and the noise weighs as much. An estimate that does not stand out from the noise has no
+    value.
     """
     estimate = evidence.mean("loss", "loss_squared")
     deviation = math.sqrt(estimate.privacy_variance)
@@ -190,34 +193,40 @@ def log_loss(evidence: ClassEvidence, *, level: float = LEVEL) -> Metric:
 
 @estimator
 def prevalence(evidence: ClassEvidence, place: int, *, level: float = LEVEL) -> Metric:
-    """The share of the rows that are of this class."""
+    """Estimate the share of the rows that are of this class."""
     noise = evidence.totals.bins * evidence.variance(evidence.totals.cells["positives"])
     return bounded(evidence.share(evidence.class_rows(place), noise), size=evidence.rows, level=level)
 
 
 @estimator
 def expected_calibration_error(evidence: ClassEvidence, *, level: float = LEVEL) -> Metric:
-    """Of the most probable class: Σ_m |Σ (confidence - correct)|/n over bins of equal width (Guo et al. 2017)."""
+    """Estimate Σ_m |Σ (confidence - correct)|/n of the most probable class (Guo et al. 2017).
+
+    Bins have equal width.
+    """
     top = evidence.totals.top
     return calibration_error(_gaps(evidence, top, "confidence", "correct"), level=level)
 
 
 @estimator
 def classwise_calibration_error(evidence: ClassEvidence, *, level: float = LEVEL) -> Metric:
-    """The mean over classes of their calibration errors (Definition 3.3 of the paper; every class counts alike)."""
+    """Estimate the mean over classes of their calibration errors (Definition 3.3 of the paper).
+
+    Every class counts alike.
+    """
     return calibration_error(_gaps(evidence, evidence.totals.cells, "probability", "positives"), level=level)
 
 
 @estimator
 def class_calibration_error(evidence: ClassEvidence, place: int, *, level: float = LEVEL) -> Metric:
-    """Σ_m |B_m|/n |mean p_j - share of class j| of one class."""
+    """Estimate Σ_m |B_m|/n |mean p_j - share of class j| of one class."""
     every = _gaps(evidence, evidence.totals.cells, "probability", "positives")
     own = slice(place, place + 1)
     return calibration_error(replace(every, gaps=every.gaps[own], squares=every.squares[own]), level=level)
 
 
 def _gaps(evidence: ClassEvidence, parts: Any, expected: str, observed: str) -> Gaps:
-    """Gaps of all classes. The squares are the larger of what rows show and what the probabilities say.
+    """Return the gaps of all classes, with the larger of the squares from rows and from the probabilities.
 
     Where a bin has hardly a row of the class, rows alone would show no variance at all.
     """
@@ -234,10 +243,10 @@ def _gaps(evidence: ClassEvidence, parts: Any, expected: str, observed: str) -> 
 
 
 def reliability_curve(evidence: ClassEvidence, *, level: float = LEVEL) -> dict[str, Any]:
-    """The share of rows that are right against the mean confidence, per bin of the confidence.
+    """Return the share of correct rows against the mean confidence, per bin of the confidence.
 
     Band: Clopper-Pearson intervals, widened for the noise, at an error of (1 - level)/bins each (Bonferroni). Bins
-    without rows, or whose rows drown in noise, are left out.
+    without rows, or whose rows do not stand out from the noise, are left out.
     """
     top, bins = evidence.totals.top, evidence.totals.bins
     lists = ReliabilityLists(bins=bins, level=level)
@@ -263,7 +272,7 @@ NO_RANKINGS = "rankings were not asked for"
 
 
 def class_auc(evidence: Evidence, *, level: float = LEVEL) -> Metric:
-    """The AUC of one class against all others."""
+    """Estimate the AUC of one class against all others."""
     if evidence.exact and evidence.rows > 0 and evidence.positive_rows == 0:
         return undefined("no row is of this class", level=level)
     if evidence.exact and evidence.rows > 0 and evidence.negative_rows == 0:
@@ -273,13 +282,13 @@ def class_auc(evidence: Evidence, *, level: float = LEVEL) -> Metric:
 
 @estimator
 def roc_auc(evidence: ClassEvidence, *, level: float = LEVEL) -> Metric:
-    """The mean of the AUCs of the classes that have one.
+    """Estimate the mean of the AUCs of the classes that have an AUC.
 
     * privacy: classes have independent noise.
     * sampling: a row of class j is a positive for j and a negative for all others. The positives of different classes
-      are different rows, so their variances V⁺ add up; how a row does as a negative of several classes is not measured
-      together, so their deviations √V⁻ are added, and so are the two parts: √ΣV⁺ + Σ√V⁻. This holds whatever the
-      dependence (Minkowski's inequality); the interval can be up to about twice as wide as it need be.
+      are different rows, so their variances V⁺ add up; the placements of a row as a negative of several classes are not
+      measured together, so their deviations √V⁻ are added, and so are the two parts: √ΣV⁺ + Σ√V⁻. This holds for any
+      dependence (Minkowski's inequality); the interval can be up to about twice as wide as necessary.
     """
     if evidence.rankings is None:
         raise Undefined(NO_RANKINGS)

@@ -10,7 +10,7 @@ from fedassay.protocol.metrics import MetricRecord
 
 
 def _record(name: str, **more: Any) -> MetricRecord:
-    """The record of the estimator of this name."""
+    """Make the record of the estimator of this name."""
     place: Named[Any] = Named(f"fedassay.tasks.evaluation.class_evidence:{name}")
     return MetricRecord(name=name, parts=("rows",), estimate=place, **more)
 

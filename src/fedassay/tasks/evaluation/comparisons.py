@@ -1,11 +1,11 @@
-"""Comparisons: two models on the same rows, sites, and several flows of queries as one.
+"""Comparisons: two models on the same rows, sites, and several flows of queries as a single flow.
 
 Two models: the difference of their AUC and of their Brier score, with paired intervals. First the histograms of both
 models, counted on the same rows. Then, with both distributions public, four small sums over the rows (`PairedMoments`):
-how differently each row is ranked, and by how much its squared errors differ. Neither can be read from two histograms,
-because they do not say which rows they share.
+the difference in rank of each row, and the difference of its squared errors. Neither can be read from two histograms,
+because they do not link the rows that they share.
 
-Sites: a forest table where they may be seen, and how much they differ in any case.
+Sites: a forest table where they may be seen, and their heterogeneity in any case.
 
 Reference: DeLong, DeLong and Clarke-Pearson (1988), Biometrics 44, 837-845.
 """
@@ -56,9 +56,9 @@ Flow = Generator[Step, Any, dict[str, Any]]
 
 
 def together(*flows: Flow) -> Generator[Step, Any, list[dict[str, Any]]]:
-    """Run the flows in lockstep until all have returned; what each of them returned.
+    """Run the flows in lockstep until all have returned, and return their results.
 
-    Each flow is sent exactly what it asked for, a release for a query and a tuple for a tuple.
+    Each flow is sent exactly the answer to its request, a release for a query and a tuple for a tuple.
     """
     returned: list[dict[str, Any]] = [{} for _ in flows]
     waiting: dict[int, Step] = {}
@@ -97,7 +97,7 @@ these parts both are the same multiple of the sampling error of their difference
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class ReleasedPair:
-    """What has been released about two models on the same rows."""
+    """Releases about two models on the same rows."""
 
     first: Evidence
     second: Evidence
@@ -110,9 +110,9 @@ class ReleasedPair:
 
 
 def against(task: Evaluate, setting: Setting, *, share: float) -> Flow:
-    """The results of an evaluation, with the second model's in ``versus`` and the ``difference`` of the two."""
+    """Return the results of an evaluation, with ``versus``, the second model's, and their ``difference``."""
     histogram = task.histogram(setting)
-    # What cannot be answered is refused before the first row is read, not after half the budget is spent.
+    # A query that cannot be answered is refused before the first row is read, not after half the budget is spent.
     nothing = np.zeros(histogram.grid.leaves)
     moments_share = share * MOMENTS_SHARE
     setting.noise(Sum(of=_moments(histogram, setting, *[nothing] * 4), share=moments_share))
@@ -134,7 +134,7 @@ def against(task: Evaluate, setting: Setting, *, share: float) -> Flow:
 def _histograms(
     histogram: ScoreHistogram, setting: Setting, *, share: float
 ) -> Generator[Step, Any, tuple[Released[LabelledHistogram], ...]]:
-    """The histograms of both models, each with its noise."""
+    """Return the histograms of both models, each with its noise."""
     if setting.noise(Sum(of=histogram)).reporting:
         # A client that reports on one cell of one histogram is asked for each of them.
         queries = (
@@ -159,7 +159,7 @@ def _moments(histogram: ScoreHistogram, setting: Setting, *tables: Floats) -> Pa
 
 
 def placements(evidence: Evidence) -> tuple[Floats, Floats]:
-    """For each leaf, the share of negatives that a positive there beats, and of positives that beat a negative.
+    """Return for each leaf the share of negatives that a positive beats, and of positives that beat a negative.
 
     Ties count half. Under noise both are made monotone first; they only ever enter a variance.
     """
@@ -178,7 +178,7 @@ def _share_below(counts: Floats, *, exact: bool) -> Floats:
 
 @estimator
 def auc_difference(pair: ReleasedPair, *, level: float = LEVEL) -> Metric:
-    """The first model's AUC minus the second's, from their histograms.
+    """Estimate the first model's AUC minus the second's, from their histograms.
 
     * sampling: DeLong's variance of a paired difference, S10/P + S01/N, where S are the variances of the
       differences of placements in each class (their means are the difference itself).
@@ -209,10 +209,10 @@ def auc_difference(pair: ReleasedPair, *, level: float = LEVEL) -> Metric:
 
 @estimator
 def brier_difference(pair: ReleasedPair, *, level: float = LEVEL) -> Metric:
-    """The first model's Brier score minus the second's: a mean over rows, from their scores and not from bins.
+    """Estimate the first model's Brier score minus the second's: a mean over rows, from scores and not from bins.
 
-    The number of rows is that of the histograms, both averaged, with their noise; `discretisation` is what the
-    rounding of each row to fixed point can amount to.
+    The number of rows is that of the histograms, both averaged, with their noise; `discretisation` is a
+    bound on the effect of rounding each row to fixed point.
     """
     n = (pair.first.require_rows() + pair.second.require_rows()) / 2
     if n <= 1:
@@ -232,7 +232,7 @@ def brier_difference(pair: ReleasedPair, *, level: float = LEVEL) -> Metric:
 
 
 def _sensible(variance: float, deviation: float, most: float) -> float:
-    """A sampling variance from noisy sums: not below what its noise could hide, nor above what any pair can have.
+    """Bound a sampling variance from noisy sums, below by what its noise can hide, above by the largest of any pair.
 
     `deviation` is that of its noise (0 without), `most` the square of the sum of the single standard errors: the
     variance of a difference whose parts err in opposite directions.
@@ -250,7 +250,7 @@ def _metric(estimate: Estimate, *, level: float) -> Metric:
 
 
 def by_site(task: Evaluate, setting: Setting, *, share: float) -> Flow:
-    """``sites`` and ``heterogeneity``: from the sites' own histograms, or from sums if those stay hidden."""
+    """Return ``sites`` and ``heterogeneity``, from the sites' histograms, or from sums if hidden."""
     if setting.trust.private:
         raise UsageError(
             f"per-site: under {setting.trust.name} no estimate of a single site can be given, because one row "
@@ -288,7 +288,7 @@ def _of_known(metric: str, evidences: list[Evidence], *, level: float) -> dict[s
 
 
 def _hidden(task: Evaluate, setting: Setting, *, share: float) -> Flow:
-    """Three sums over sites: who has an estimate, fixed-effect weights, random-effects weights."""
+    """Ask for three sums over sites: sites with an estimate, fixed-effect and random-effects weights."""
     histogram = task.histogram(setting)
 
     def sums(metrics: tuple[str, ...], tau2: tuple[float, ...] = ()) -> Sum[dict[str, WeightedSums]]:
@@ -315,5 +315,5 @@ def _hidden(task: Evaluate, setting: Setting, *, share: float) -> Flow:
 
 
 def _tau2(fixed: WeightedSums) -> float:
-    """Of the sums as they arrived: sites may have been lost since they were counted."""
+    """Compute tau² from the sums as they arrived: sites may have been lost since they were counted."""
     return Spread.of(fixed).tau2 if fixed.sites >= FEWEST_SITES else 0.0

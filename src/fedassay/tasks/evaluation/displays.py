@@ -24,7 +24,7 @@ class _CurveDisplay(Display):
     """A curve with a simultaneous band."""
 
     area: ClassVar[str] = ""
-    """The metric that is the area under the curve, if that is one."""
+    """Metric that is the area under the curve; empty if there is none."""
 
     @property
     def curve(self) -> Mapping[str, Any]:
@@ -124,7 +124,7 @@ class ReliabilityDisplay(Display):
 
     @property
     def curves(self) -> Mapping[str, Mapping[str, Any]]:
-        """The curves that are there, by part."""
+        """Available curves, by part."""
         entry: Mapping[str, Any] = self.results["reliability_curve"]
         if not self._changes:
             return {"all": entry}
@@ -166,7 +166,7 @@ class ScoreDistributionDisplay(Display):
 
     @property
     def density(self) -> Mapping[str, tuple[float, ...]]:
-        """What is drawn: by class, see `curves.densities`."""
+        """Density of the scores that is drawn, by class; see `curves.densities`."""
         scores = self.results["score_distribution"]
         return {
             name: tuple(curves.densities(scores, name)) if scores["edges"] else () for name in curves.CLASSES
@@ -185,7 +185,7 @@ class ForestDisplay(Display):
 
     @classmethod
     def from_result(cls, result: ResultSource, task: str | None = None) -> Self:
-        """As `Display.from_result`; where sites cannot be seen, the reason is told."""
+        """See `Display.from_result`; where sites cannot be seen, the error gives the reason."""
         section = section_of(result, task=task, wanted=cls.wanted)
         if not comparisons.is_compared(section.results):
             unasked = "neither sites nor groups were asked for; give per_site or by"
@@ -199,7 +199,7 @@ class ForestDisplay(Display):
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Of the sites, or else of the groups."""
+        """Names of the sites, or else of the groups."""
         what, entries = comparisons.compared_entries(self.results)
         return tuple(str(entry[what]) for entry in entries)
 

@@ -1,4 +1,4 @@
-"""What a document shows of the evaluation of a binary classifier."""
+"""Documents of the evaluations of classifiers with two classes and with several."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ ERRORS = (
     "Sampling and privacy are standard errors: of which rows were drawn, and of privacy noise. Binning is a bound of "
     "what rounding of the scores can change. The interval allows for all three."
 )
-"""What the columns of a table of metrics mean."""
+"""Explanation of the columns of a table of metrics."""
 
 _DRAWN: Mapping[str, tuple[str, str, Callable[[Results], CurveBlock]]] = {
     "roc_curve": ("ROC curve", "fpr", curves.roc),
@@ -46,7 +46,7 @@ _DRAWN: Mapping[str, tuple[str, str, Callable[[Results], CurveBlock]]] = {
     "net_benefit_curve": ("net benefit", "thresholds", curves.net_benefit),
     "score_distribution": ("score distributions", "edges", score_distribution),
 }
-"""What is drawn: its name, the list without which there is nothing to see, and the curve."""
+"""Curves that are drawn: name, list without which there is nothing to draw, and drawing function."""
 
 
 class EvaluationDocument(KindDocument):
@@ -55,9 +55,9 @@ class EvaluationDocument(KindDocument):
     use: ClassVar[str] = "Binary classification"
 
     def blocks(self, document: Document) -> Iterator[DocumentBlock]:
-        """Curves, what each threshold would mean, metrics, then groups, sites and a second model if there are any.
+        """Yield curves, the explorer of thresholds, metrics, then groups, sites and a second model if there are any.
 
-        Where nothing at all is known, one sentence says why.
+        Where nothing at all is known, a sentence gives the reason.
         """
         results = document["results"]
         if not is_known(results):
@@ -73,13 +73,13 @@ class EvaluationDocument(KindDocument):
         yield from comparisons.tables(results)
 
     def key_numbers(self, results: Results) -> Iterator[KeyNumber]:
-        """Discrimination and calibration."""
+        """Yield the metrics of discrimination and calibration."""
         for record in _of_rows(results):
             if record.headline:
                 yield metric_number(f"{record.title} {ON_ALL_ROWS}", results[record.name])
 
     def assumptions(self, results: Results) -> Iterator[str]:
-        """Independent rows, a frozen model, and exchangeable sites where these are compared."""
+        """Yield the assumptions: independent rows, a frozen model, and exchangeable sites if compared."""
         yield INDEPENDENT_ROWS
         yield FROZEN_MODEL
         yield "Every row counts the same: a metric speaks of all rows together, so that large clients weigh more."
@@ -87,7 +87,7 @@ class EvaluationDocument(KindDocument):
             yield "Between sites: rows are independent within a site, and sites are exchangeable."
 
     def sentences(self, results: Results) -> Iterator[str]:
-        """The AUC, and whether probabilities are too extreme."""
+        """Yield the AUC, and a sentence if the probabilities are too extreme or not extreme enough."""
         auc, slope = results["roc_auc"], results["calibration_slope"]
         if auc["value"] is None:
             yield f"How well it ranks rows cannot be said: {auc['reason']}."
@@ -102,7 +102,7 @@ class EvaluationDocument(KindDocument):
             )
 
     def listed_metrics(self, results: Results) -> Iterator[tuple[str, float | None, Any]]:
-        """Metrics at each threshold; those of one that is given twice come once."""
+        """Yield the metrics at each threshold; a threshold that is given twice appears once."""
         rows: dict[float, Results] = {}
         for row in results.get("thresholds") or ():
             rows.setdefault(row["threshold"], row)
@@ -110,21 +110,21 @@ class EvaluationDocument(KindDocument):
             yield from ((name, threshold, metric) for name, metric in row.items())
 
     def plain_numbers(self, results: Results) -> Mapping[str, Any]:
-        """The p-value of the Hosmer-Lemeshow test."""
+        """Return the p-value of the Hosmer-Lemeshow test."""
         return goodness.p_value(results)
 
     def missing_sections(self, document: Document, name: str) -> Iterator[tuple[str, str]]:
-        """Sites, where these are all that is missing: where no row is known, no reader looks for them."""
+        """Yield the section on sites if it alone is missing: if no row is known, no reader looks for it."""
         if document["results"].get("sites") is None and is_known(document["results"]):
             yield "Sites", _why_no_sites(document, name)
 
     def calibration_metrics(self, results: Results) -> tuple[Results, ...]:
-        """The slope, and observed over expected."""
+        """Return the slope, and observed over expected."""
         return results["calibration_slope"], results["observed_expected_ratio"]
 
 
 def is_known(results: Results) -> bool:
-    """Whether there is any number or curve to show."""
+    """Return whether there is any number or curve to show."""
     drawn = any(_has_points(results, entry) for entry in _DRAWN)
     return drawn or any(metric["value"] is not None for metric in _metrics(results))
 
@@ -136,12 +136,12 @@ def _metrics(results: Results) -> list[Results]:
 
 
 def _of_rows(results: Results) -> list[MetricRecord]:
-    """The metrics over all rows; a result of another version may have fewer than are known."""
+    """Return the metrics over all rows; a result of another version may have fewer than are known."""
     return [record for record in of_part("rows") if record.name in results]
 
 
 def _at(thresholds: Sequence[Results]) -> list[MetricRecord]:
-    """The metrics at thresholds."""
+    """Return the metrics at thresholds."""
     return [record for record in of_part("threshold") if all(record.name in row for row in thresholds)]
 
 
@@ -151,7 +151,7 @@ def _has_points(results: Results, entry: str) -> bool:
 
 
 def _curves(results: Results) -> Iterator[DocumentBlock]:
-    """Single plots, so that each page arranges them as it has room; those without a point are told in one place."""
+    """Yield single plots, which each page arranges; one sentence lists those without a point."""
     missing = []
     for entry, (name, _, curve) in _DRAWN.items():
         if _has_points(results, entry):
@@ -163,7 +163,7 @@ def _curves(results: Results) -> Iterator[DocumentBlock]:
 
 
 def _why_no_sites(document: Document, name: str) -> str:
-    """Why there is no plot with a line for each site; `name` is that of the task within a study."""
+    """Explain why no plot has a line for each site; `name` is that of the task within a study."""
     results = document["results"]
     if results.get("sites_reason"):
         return f"There is no line for each site: {results['sites_reason']}."
@@ -175,7 +175,7 @@ def _why_no_sites(document: Document, name: str) -> str:
 
 
 def overall(results: Results) -> TableBlock:
-    """Every metric with its interval and what the interval is made of."""
+    """Build a table of every metric with its interval and the parts of the interval."""
     records, test = _of_rows(results), results["hosmer_lemeshow"]
     numbers = [(record.title, results[record.name]) for record in records if not record.test]
     known = any(metric["value"] is not None for _, metric in numbers)
@@ -189,7 +189,7 @@ def overall(results: Results) -> TableBlock:
 
 
 def at_thresholds(thresholds: Sequence[Results]) -> Iterator[TableBlock]:
-    """The metrics that need a threshold, in tables that are not too wide."""
+    """Yield tables of the metrics that need a threshold, none of them too wide."""
     for records, title in in_tables(_at(thresholds), most=_MOST, title="At thresholds, all rows"):
         known = [row for row in thresholds if any(row[one.name]["value"] is not None for one in records)]
         short = [f"{record.short}: {record.title}" for record in records if record.short != record.title]
@@ -214,7 +214,7 @@ def _threshold(row: Results) -> Cell:
 # --- several classes ----------------------------------------------------------------------------------------
 
 MOST_CLASSES = 40
-"""Classes that are shown: the rest is in the JSON."""
+"""Number of classes that are shown: the rest is in the JSON."""
 
 _OF_CLASS = {"prevalence": "prevalence", "roc_auc": "ROC AUC", "calibration_error": "calibration error"}
 
@@ -226,7 +226,7 @@ class ClassEvaluationDocument(KindDocument):
     metrics: ClassVar[Mapping[str, MetricRecord]] = CLASS_METRICS
 
     def blocks(self, document: Document) -> Iterator[DocumentBlock]:
-        """The reliability of the most probable class, all metrics, then the classes; where nothing is known, why."""
+        """Yield the reliability of the most probable class, metrics and classes, or why nothing is known."""
         results = document["results"]
         metrics = [metric for _, metric in _named(results)]
         drawn = known(results["reliability_curve"])
@@ -243,23 +243,23 @@ class ClassEvaluationDocument(KindDocument):
         yield classes(results)
 
     def key_numbers(self, results: Results) -> Iterator[KeyNumber]:
-        """Accuracy, discrimination and calibration."""
+        """Yield the metrics of accuracy, discrimination and calibration."""
         for record in CLASS_METRICS.values():
             if record.headline and record.name in results:
                 yield metric_number(f"{record.title} {ON_ALL_ROWS}", results[record.name])
 
     def assumptions(self, results: Results) -> Iterator[str]:
-        """Those of a binary evaluation."""
+        """Yield the assumptions of a binary evaluation."""
         return EvaluationDocument().assumptions(results)
 
     def sentences(self, results: Results) -> Iterator[str]:
-        """The accuracy."""
+        """Yield a sentence with the accuracy."""
         if results["accuracy"]["value"] is not None:
             yield f"It is right for {figures.with_interval(results['accuracy'])} of the rows."
 
 
 def overall_of_classes(document: Document) -> TableBlock:
-    """Every metric with its interval and what the interval is made of."""
+    """Build a table of every metric with its interval and the parts of the interval."""
     results = document["results"]
     named = _named(results)
     notes = [note for note in results.get("notes", ()) if note not in document["warnings"]]
@@ -271,19 +271,19 @@ def overall_of_classes(document: Document) -> TableBlock:
 
 
 def _named(results: Results) -> list[tuple[str, Results]]:
-    """The titles of the metrics over all rows, and their values."""
+    """Return the titles of the metrics over all rows, and their values."""
     return [
         (record.title, results[record.name]) for record in CLASS_METRICS.values() if record.name in results
     ]
 
 
 def doubtful(metric: Mapping[str, Any]) -> bool:
-    """Whether sampling and noise alone could make up most of a calibration error."""
+    """Return whether sampling and noise alone could make up most of a calibration error."""
     return metric["value"] is not None and metric.get("excess", 0.0) > metric["value"] / 2
 
 
 def excesses(named: Iterable[tuple[str, Mapping[str, Any]]]) -> tuple[str, ...]:
-    """A sentence for each calibration error that is `doubtful`.
+    """Return a sentence for each calibration error that is `doubtful`.
 
     Examples
     --------
@@ -298,7 +298,7 @@ def excesses(named: Iterable[tuple[str, Mapping[str, Any]]]) -> tuple[str, ...]:
 
 
 def classes(results: Results) -> TableBlock:
-    """One line per class; of many, those with the largest calibration errors."""
+    """Build a table with a line per class; of many classes, those with the largest calibration errors."""
     entries: list[Results] = list(results["classes"])
     some = ""
     if len(entries) > MOST_CLASSES:
@@ -323,5 +323,5 @@ def classes(results: Results) -> TableBlock:
 
 
 def _all_alike(entries: Sequence[Results], name: str) -> bool:
-    """Whether no class has this metric, for one reason."""
+    """Return whether all classes lack this metric for the same reason, or all have it."""
     return len({entry[name].get("reason", "") for entry in entries}) == 1

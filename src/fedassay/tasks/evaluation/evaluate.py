@@ -1,4 +1,4 @@
-"""The task: one release of a score histogram, and everything that can be said from it."""
+"""Evaluation task: one release of a score histogram, and every metric that follows from it."""
 
 from __future__ import annotations
 
@@ -26,26 +26,26 @@ from fedassay.tasks.evaluation.comparisons import Flow, against, by_site, togeth
 from fedassay.tasks.evaluation.parameters import EvaluateParameters
 from fedassay.tasks.evaluation.stored import histogram_to_json, operating_points, threshold_entry
 
-# --- how scores are distributed in each class ---------------------------------------------------------------
+# --- distribution of the scores in each class ---------------------------------------------------------------
 
 BUCKETS = (40, 20, 10, 5)
-"""How many buckets there may be; under noise the first number that is `CLEAR`, else the last."""
+"""Possible numbers of buckets; under noise the first number that is `CLEAR`, else the last."""
 
 CLEAR = 0.25
-"""The noise of a bucket, as a share of the rows it would hold if all held the same, up to which shapes can be seen."""
+"""Largest noise of a bucket that leaves shapes visible, relative to its rows if all buckets held the same."""
 
 CROWDED = 0.1
-"""If nine rows of ten have scores within so small a range, equal buckets would show one column."""
+"""Range of scores; if nine rows of ten lie within a smaller range, equal buckets would show one column."""
 
 
 def score_distribution(evidence: Evidence) -> dict[str, Any]:
-    """Rows of each class in some 40 buckets of the score: ``edges``, ``positives``, ``negatives``.
+    """Count the rows of each class in some 40 buckets of the score: ``edges``, ``positives``, ``negatives``.
 
     ``spacing`` is ``uniform``, or ``logit`` where nearly all scores crowd in a small range; edges are those of the grid
     that are nearest. Where there is ``noise``, it holds the standard deviation of each count, and there are
-    fewer buckets if it would drown 40 of them. Without enough rows of a class the lists are empty, with a ``reason``.
+    fewer buckets if it would hide 40 of them. Without enough rows of a class the lists are empty, with a ``reason``.
 
-    Guarantee: counts are sums of released ones, so nothing more is released. They are not negative and add up to
+    Guarantee: counts are sums of released counts, so nothing more is released. They are not negative and add up to
     the rows of the class: under noise, the rows below each edge are made monotone (isotonic regression), which
     brings none of them farther from the truth than noise has brought the worst. For the eye only: no metric is
     computed from them.
@@ -84,7 +84,7 @@ def score_distribution(evidence: Evidence) -> dict[str, Any]:
 
 
 def _crowd(evidence: Evidence) -> tuple[float, float] | None:
-    """The logits between which nearly all scores are, if these crowd."""
+    """Return the logits between which nearly all scores lie, if these are within a small range."""
     below = np.concatenate([[0.0], np.cumsum(plausible(np.concatenate([[0.0], np.cumsum(evidence.counts)])))])
     shares = below / below[-1]
     edges = evidence.edges
@@ -98,7 +98,7 @@ def _crowd(evidence: Evidence) -> tuple[float, float] | None:
 
 
 def _places(evidence: Evidence, buckets: int, crowd: tuple[float, float] | None) -> NDArray[np.int64]:
-    """The edges of the grid that are nearest to the wanted ones, both ends among them, each once."""
+    """Return the edges of the grid nearest to the wanted edges, including both ends, each once."""
     wanted = (
         np.linspace(0, 1, buckets + 1)[1:-1] if crowd is None else expit(np.linspace(*crowd, buckets - 1))
     )
@@ -107,13 +107,13 @@ def _places(evidence: Evidence, buckets: int, crowd: tuple[float, float] | None)
 
 
 def _deviations(evidence: Evidence, places: NDArray[np.int64]) -> Floats:
-    """The standard deviation that noise gives to the rows of each bucket: positives, then negatives."""
+    """Compute the standard deviation of the noise in the rows of each bucket: positives, then negatives."""
     buckets = len(places) - 1
     if evidence.exact:
         return np.zeros((2, buckets))
     inside = np.repeat(np.arange(buckets), np.diff(places)) == np.arange(buckets)[:, None]
     none = np.zeros(evidence.leaves)
-    # One variance at a time: their covariances, which nobody asks for, would take ten times as long.
+    # One variance at a time: their covariances are not needed and would take ten times as long.
     positives = [evidence.privacy_variance(rows, none) for rows in inside.astype(np.float64)]
     negatives = [evidence.privacy_variance(none, rows) for rows in inside.astype(np.float64)]
     return np.sqrt([positives, negatives])
@@ -122,11 +122,11 @@ def _deviations(evidence: Evidence, places: NDArray[np.int64]) -> Floats:
 # --- subgroups ----------------------------------------------------------------------------------------------
 
 MOST_NUMBERS = 1 << 19
-"""Without noise and without a given height, histograms of many groups get coarser bins instead of a longer vector."""
+"""Length of a vector above which many groups get coarser bins, without noise and without a given height."""
 
 
 def by_group(task: Evaluate, setting: Setting, *, share: float) -> Flow:
-    """The results of an evaluation, with an entry for each group in ``groups``."""
+    """Return the results of an evaluation, with an entry for each group in ``groups``."""
     groups = checked_groups(task.groups)
     summary = GroupedHistogram.like(_histogram(task, setting, parts=len(groups) + 1), groups=groups)
     released: Released[dict[str, LabelledHistogram]] = yield Sum(of=summary, share=share)
@@ -149,7 +149,7 @@ def _histogram(task: Evaluate, setting: Setting, *, parts: int) -> ScoreHistogra
 
 
 def whole(released: Released[dict[str, LabelledHistogram]]) -> Released[LabelledHistogram]:
-    """All groups together."""
+    """Add up all groups."""
     first, *others = released.value.values()
     every = replace(
         first,
@@ -160,7 +160,7 @@ def whole(released: Released[dict[str, LabelledHistogram]]) -> Released[Labelled
 
 
 def added(noise: Noise, *, times: int) -> Noise:
-    """The noise of so many independent releases together: it adds up, and so does its variance."""
+    """Return the noise of the sum of this number of independent releases: noise and variance add up."""
     if noise.variance == 0:
         return noise
     return replace(noise, variance=times * noise.variance, copies=times * noise.copies)
@@ -169,11 +169,11 @@ def added(noise: Noise, *, times: int) -> Noise:
 # --- the task -----------------------------------------------------------------------------------------------
 
 EXACT_HEIGHT = 15
-"""Without noise: 32,768 bins, of which 16,384 uniform and 16,384 logit-spaced if mixed."""
+"""Height without noise: 32,768 bins, of which 16,384 uniform and 16,384 logit-spaced if mixed."""
 
 NOISY_HEIGHT = 10
-"""Under noise: more bins add noise to every sum over them, and 1,024 keep the binning bound below the
-sampling error up to about 10^5 rows. `fedassay plan` says where others would serve better."""
+"""Height under noise: more bins add noise to every sum over them, and 1,024 keep the binning bound below the
+sampling error up to about 10^5 rows. `fedassay plan` reports where another height would serve better."""
 
 NOISY_REACH = 8.0
 """Under noise, logit-spaced bins end at ±8 (a score of 3e-4): bins further out hold hardly a row, but their
@@ -189,7 +189,7 @@ class Evaluate(EvaluateParameters):
     not do better, and would cost budget. Groups share one budget: the whole is the sum of the groups and of the rows
     outside them, with the noise of all of them.
 
-    Guarantee: everything returned is computed from what is released for the one budget; without `versus` and
+    Guarantee: everything returned is computed from the releases for the one budget; without `versus` and
     `per_site`, that is a single `Sum`. Rows are assumed independent, for intervals.
 
     Reference: Cormode and Markov (2023); docs/explanation/evaluation.md has the formulas.
@@ -213,15 +213,15 @@ class Evaluate(EvaluateParameters):
             self._histogram(height if self.height is None else self.height, reach)
 
     def steps(self, setting: Setting) -> Flow:
-        """Ask for one histogram, or what the options need; the ``results`` object of the public contract."""
+        """Ask for one histogram, or what the options need; return ``results`` of the public contract."""
         if not self.per_site:
             return (yield from self._rows(setting, share=1.0))
-        # No noise, so the shares are only told apart.
+        # There is no noise, so the shares only have to be given.
         parts = yield from together(self._rows(setting, share=0.5), by_site(self, setting, share=0.5))
         return {name: value for part in parts for name, value in part.items()}
 
     def _rows(self, setting: Setting, *, share: float) -> Flow:
-        """What all rows say, whoever holds them."""
+        """Return the results over the rows of all sites together."""
         if self.groups:
             return (yield from by_group(self, setting, share=share))
         if self.versus:
@@ -230,10 +230,10 @@ class Evaluate(EvaluateParameters):
         return self.results(released)
 
     def histogram(self, setting: Setting) -> ScoreHistogram:
-        """The histogram to ask for, chosen from public settings only: how much noise it would get.
+        """Choose the histogram to ask for, from public settings only: the amount of noise it would get.
 
-        The task remembers what it has chosen for a setting: it is rehearsed before it is run. As long as nobody knows
-        how many clients there are (0), the finest histogram stands for the one that will be chosen.
+        The task remembers its choice for a setting: it is rehearsed before it is run. While the number of clients is
+        unknown (0), the finest histogram stands for the histogram that will be chosen.
         """
         if setting not in self._chosen:
             self._chosen[setting] = self._choose(setting)
@@ -259,7 +259,7 @@ class Evaluate(EvaluateParameters):
         return ScoreHistogram(transform=transform, height=height, thresholds=edges, reach=reach)
 
     def results(self, released: Released[LabelledHistogram]) -> dict[str, Any]:
-        """All metrics and curves of a release, as plain JSON."""
+        """Return all metrics and curves of a release, as plain JSON."""
         evidence = released.value.evidence(released.noise)
         equi_depth = Buckets.equi_depth(evidence, self.buckets)
         return {
@@ -275,7 +275,7 @@ class Evaluate(EvaluateParameters):
         }
 
     def entry(self, evidence: Evidence) -> dict[str, Any]:
-        """The metrics of some of the rows, or of another model, as plain JSON: a group, a site, the other model."""
+        """Return the metrics of some of the rows (a group, a site), or of the other model, as plain JSON."""
         return {"rows": evidence.rows, **self._all_metrics(evidence)}
 
     def _all_metrics(self, evidence: Evidence) -> dict[str, Any]:
@@ -288,7 +288,7 @@ class Evaluate(EvaluateParameters):
         }
 
     def metrics(self, evidence: Evidence) -> dict[str, Metric]:
-        """The metrics that need no threshold, by name."""
+        """Return the metrics that need no threshold, by name."""
         return {
             record.name: record.of(evidence, level=self.level, buckets=self.buckets)
             for record in of_part("rows")

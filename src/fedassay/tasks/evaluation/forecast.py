@@ -1,4 +1,4 @@
-"""Forecasts of evaluations: every metric's error, the resolution to use, and the published rates beside ours."""
+"""Forecasts of evaluations: every metric's error, the resolution to use, and the published rates."""
 
 from __future__ import annotations
 
@@ -47,12 +47,12 @@ _PUBLISHED: Mapping[PlannedQuantity, str] = {
 
 @dataclass(frozen=True, kw_only=True)
 class Resolution:
-    """Histogram, and how short it makes the intervals that matter.
+    """Histogram, and the relative width of the intervals that matter.
 
     Parameters
     ----------
     score : the half-width as a part of its target, the largest of the metrics that matter.
-    beside_binning : the same without the bound on the binning error: what more bins could at most reach.
+    beside_binning : score without the bound on the binning error: the best that more bins could reach.
     """
 
     histogram: ScoreHistogram
@@ -61,7 +61,7 @@ class Resolution:
 
 
 def resolution_to_json(histogram: ScoreHistogram) -> dict[str, Any]:
-    """Height, levels and multipliers of a histogram, as plain values."""
+    """Return the height, levels and multipliers of a histogram, as plain values."""
     return {
         "height": histogram.height,
         "bins": 1 << histogram.height,
@@ -71,7 +71,7 @@ def resolution_to_json(histogram: ScoreHistogram) -> dict[str, Any]:
 
 
 def advice(used: ScoreHistogram, better: ScoreHistogram, buckets: int | None) -> str:
-    """Sentence that recommends a resolution."""
+    """Return the sentence that recommends a resolution."""
     said = "too few rows for buckets" if buckets is None else f"{buckets} buckets"
     instead = "" if better.height == used.height else f" instead of {used.height}"
     widths, multipliers = (", ".join(map(str, one)) for one in (better.widths, better.multipliers))
@@ -82,7 +82,7 @@ def advice(used: ScoreHistogram, better: ScoreHistogram, buckets: int | None) ->
 
 
 def released_histogram(task: Evaluate, setting: Setting) -> tuple[ScoreHistogram, Noise]:
-    """Histogram of all rows that an evaluation gets, and its noise, whatever else it asks for."""
+    """Return the histogram of all rows that an evaluation gets, and its noise, whatever else it asks for."""
     step = next(task.steps(setting))
     query: Any = step[0] if isinstance(step, tuple) else step
     of, noise = query.of, setting.noise(query)
@@ -93,7 +93,7 @@ def released_histogram(task: Evaluate, setting: Setting) -> tuple[ScoreHistogram
 
 @dataclass(frozen=True, kw_only=True)
 class EvaluationForecast(Forecast[Evaluate]):
-    """Half-widths of the intervals of every metric that has one, of all rows."""
+    """Half-widths of the intervals, over all rows, of every metric that has an interval."""
 
     targets: ClassVar[Mapping[str, float | None]] = MappingProxyType(planned())
     main: ClassVar[tuple[str, ...]] = ("roc_auc", "expected_calibration_error", "brier_score")
@@ -136,7 +136,7 @@ class EvaluationForecast(Forecast[Evaluate]):
     # --- the resolution -----------------------------------------------------------------------------------------
 
     def details(self, study: PlannedStudy, given: Mapping[str, float]) -> Details:
-        """See `Forecast`: the resolution, and Table 1 of Cormode and Markov beside ours."""
+        """See `Forecast`: the resolution, and Table 1 of Cormode and Markov next to ours."""
         histogram, noise = released_histogram(self.task, study.setting)
         judged = [name for name, target in self.targets.items() if target is not None]
         metrics = self._metrics(study, histogram, noise, judged)
@@ -162,7 +162,7 @@ class EvaluationForecast(Forecast[Evaluate]):
         )
 
     def _scored(self, study: PlannedStudy, task: Evaluate, targets: Mapping[str, float]) -> Resolution:
-        """The resolution that the task would choose, judged by these targets."""
+        """Return the resolution that the task would choose, judged by these targets."""
         histogram = task.histogram(study.setting)
         metrics = self._metrics(study, histogram, study.setting.noise(Sum(of=histogram)), tuple(targets))
         widths = {name: half_width(metric.interval) for name, metric in metrics.items()}
@@ -174,7 +174,7 @@ class EvaluationForecast(Forecast[Evaluate]):
         )
 
     def _better(self, study: PlannedStudy, used: Resolution, targets: Mapping[str, float]) -> Resolution:
-        """The height with the shortest intervals, if it is clearly better than the one in use.
+        """Find the height with the shortest intervals, if it is clearly better than the height in use.
 
         More bins cost noise and take off binning error, so they are tried for as long as that could help. Fewer
         bins are tried if there is noise.
@@ -195,7 +195,7 @@ class EvaluationForecast(Forecast[Evaluate]):
         return best if best.score * _WORTH_CHANGING < used.score else used
 
     def _buckets(self, study: PlannedStudy, histogram: ScoreHistogram) -> int:
-        """M^{1/3} buckets (Theorem 7), or as many as the noise leaves room for."""
+        """Return M^{1/3} buckets (Theorem 7), or the number that the noise allows."""
         evidence = expected_evidence(
             histogram,
             rows=study.rows,
@@ -225,7 +225,7 @@ class EvaluationForecast(Forecast[Evaluate]):
 
 
 def _binning_dominates(metric: Metric, level: float) -> bool:
-    """Whether the bound on the binning error exceeds what sampling and noise add to the interval."""
+    """Return whether the bound on the binning error exceeds the interval's part of sampling and noise."""
     other = z_value(level) * math.hypot(metric.sampling or 0.0, metric.privacy or 0.0)
     return metric.value is not None and (metric.discretisation or 0.0) > other
 
@@ -234,7 +234,7 @@ def _binning_dominates(metric: Metric, level: float) -> bool:
 
 
 def model_of(noise: Noise, clients: int) -> Privacy:
-    """Name the one of the paper's three models that has this kind of noise.
+    """Name the model, of the paper's three, that has this kind of noise.
 
     Examples
     --------
@@ -254,7 +254,7 @@ def published_line(
     name: str,
     histogram: ScoreHistogram | None = None,
 ) -> dict[str, Any]:
-    """The rate of a quantity in Table 1, the number of buckets that the paper advises, and the predicted error.
+    """Return the rate of a quantity in Table 1, the paper's number of buckets, and the predicted error.
 
     Rates have no constants and assume balanced classes.
     """
@@ -272,7 +272,7 @@ def published_line(
 
 
 def published_table(lines: Sequence[Mapping[str, Any]]) -> DetailTable:
-    """Published rates beside predicted errors."""
+    """Build the table of published rates and predicted errors."""
     headings = ("quantity", "model", "rate", "ours", "of", "buckets to balance")
     return DetailTable(
         title="Against the published rates (orders of magnitude, without constants)",
@@ -283,7 +283,10 @@ def published_table(lines: Sequence[Mapping[str, Any]]) -> DetailTable:
 
 
 def _error(metric: Metric, quantity: PlannedQuantity) -> float | None:
-    """The error against exact counts of the same rows; for the calibration error with sampling, as in the paper."""
+    """Return the error against exact counts of the same rows.
+
+    That of the calibration error includes sampling, as in the paper.
+    """
     if metric.value is None:
         return None
     sampling = metric.sampling or 0.0 if quantity == "calibration" else 0.0

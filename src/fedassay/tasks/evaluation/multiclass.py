@@ -1,4 +1,4 @@
-"""The task: calibration, losses, accuracy and ranking of a multiclass model, from sums and histograms."""
+"""Multiclass evaluation task: calibration, losses, accuracy and ranking, from sums and histograms."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ from fedassay.tasks.evaluation.parameters import EvaluateMulticlassParameters
 
 EXACT_HEIGHT = 10
 NOISY_HEIGHT = 8
-"""Bins of the rankings, 2^height for each class: without noise, and where each of them gets noise."""
+"""Heights of the rankings, of 2^height bins for each class: without noise, and where each bin gets it."""
 
 MOST_NUMBERS = 1 << 17
-"""Histograms of many classes get coarser bins instead of a longer vector."""
+"""Length of a vector above which histograms of many classes get coarser bins."""
 
 RANKING = 0.4
-"""The share of the budget that the rankings get: a row touches as many of their counts as there are classes."""
+"""Share of the budget that the rankings get: a row touches as many of their counts as there are classes."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,7 +53,7 @@ class EvaluateMulticlass(EvaluateMulticlassParameters):
             ClassHistograms(classes=self.classes or 2, height=self.height)
 
     def steps(self, setting: Setting) -> Flow:
-        """Ask for the sums and the histograms at once; the ``results`` object of the public contract."""
+        """Ask for the sums and the histograms at once; return ``results`` of the public contract."""
         if self.classes is None:
             raise ParameterError(
                 "classes", "got none, expected the number of classes of the model; give `classes`."
@@ -71,7 +71,7 @@ class EvaluateMulticlass(EvaluateMulticlassParameters):
         exact = ClassStatistics(classes=self.classes, bins=self.buckets)
         if setting.noise(Sum(of=exact, share=share)).variance == 0:
             return Sum(of=exact, share=share)
-        # Under noise one digit: as fine as totals over so many clients allow.
+        # Under noise one digit: as fine as totals over this number of clients allow.
         bits = max(2, min(MOST_BITS, TOTAL_BITS - 32 - setting.clients.bit_length()))
         return Sum(of=replace(exact, bits=bits, digits=1), share=share)
 
@@ -93,7 +93,7 @@ class EvaluateMulticlass(EvaluateMulticlassParameters):
     def results(
         self, sums: Released[ClassTotals], histograms: Released[tuple[LabelledHistogram, ...]] | None
     ) -> dict[str, Any]:
-        """All metrics of a release, as plain JSON."""
+        """Return all metrics of a release, as plain JSON."""
         level, places = self.level, range(sums.value.classes)
         evidence = ClassEvidence(totals=sums.value, noise=sums.noise)
         if histograms is None:
@@ -128,7 +128,7 @@ class EvaluateMulticlass(EvaluateMulticlassParameters):
 
 
 def _notes(aucs: Sequence[Metric]) -> list[str]:
-    """Which classes are not in the mean of the AUCs."""
+    """Name the classes that are not in the mean of the AUCs."""
     without = [str(place) for place, metric in enumerate(aucs) if metric.value is None]
     if not without:
         return []

@@ -32,11 +32,11 @@ class EvaluateMulticlassParameters(Classes, BucketParameters, Intervals):
     """2^height bins for the ranking of each class; 0 for no ranking. Default: 10, or 8 under noise."""
 
 
-# --- what a study file implies for evaluations --------------------------------------------------------------
+# --- implications of a study file for evaluations -----------------------------------------------------------
 
 
 class EvaluationRules(HistogramRules):
-    """A second model is compared with where there is a column of its scores."""
+    """Rules of binary evaluations: a second model is compared if there is a column of its scores."""
 
     implied_names: ClassVar[tuple[str, ...]] = ("versus",)
 
@@ -51,7 +51,7 @@ class EvaluationRules(HistogramRules):
 
 
 class ClassRules(StudyRules):
-    """The number of classes is looked up."""
+    """Rules of multiclass evaluations: the number of classes is looked up."""
 
     def looked_up(self, parameters: Given) -> tuple[str, ...]:
         """See `StudyRules`."""

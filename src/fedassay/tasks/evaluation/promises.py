@@ -1,4 +1,4 @@
-"""What an evaluation promises."""
+"""Promises of an evaluation."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from fedassay.tasks.promise import ROWS, Data, Promise, clients, within
 
 
 def _scored(rng: np.random.Generator) -> Data:
-    """Two normal classes, one standard deviation apart."""
+    """Draw scores of two normal classes, one standard deviation apart."""
     label = (rng.random(ROWS) < 0.5).astype(np.int8)
     return {"client": clients(), "p": ndtr(rng.normal(label, 1.0) - 0.5), "y": label}
 
 
 _AUC = float(ndtr(1 / math.sqrt(2)))
-"""Of two normal classes, one standard deviation apart."""
+"""AUC of two normal classes, one standard deviation apart."""
 
 PROMISES = (
     Promise(

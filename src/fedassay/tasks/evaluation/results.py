@@ -1,4 +1,4 @@
-"""Declarations of what evaluations say: of a binary classifier, and of one with several classes."""
+"""Declarations of the results of evaluations: of a classifier with two classes, and with several."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class EntryOfRows(TypedDict):
     """The metrics of some of the rows, or of another model, without curves."""
 
     rows: float
-    """Under noise an estimate, which may be negative."""
+    """Number of rows; under noise an estimate, which may be negative."""
 
     thresholds: Annotated[list[AtThreshold], Len(1)]
     group: NotRequired[str]
@@ -96,16 +96,16 @@ _POOLED = (
     }
 )
 class PooledPart(TypedDict):
-    """The mean of the sites' own values, and how much they differ; null with a reason if too few have one."""
+    """Mean of the sites' own values, and their spread; null with a reason if too few sites have a value."""
 
     value: float | None
     interval: Interval | None
     level: Level
     prediction_interval: NotRequired[Interval]
-    """Where the value of a further site would lie."""
+    """Interval for the value of a further site."""
 
     scale: NotRequired[Literal["identity", "logit", "log"]]
-    """On which sites are pooled; of `tau2` and `standard_error`."""
+    """Scale on which sites are pooled; also that of `tau2` and `standard_error`."""
 
     standard_error: NotRequired[NotNegative]
     tau2: NotRequired[NotNegative]
@@ -118,17 +118,17 @@ class PooledPart(TypedDict):
     degrees_of_freedom: NotRequired[Positive]
     p_value: NotRequired[Proportion]
     sites: Count
-    """Sites with an estimate."""
+    """Number of sites with an estimate."""
 
     left_out: Count
-    """Sites without one."""
+    """Number of sites without an estimate."""
 
     reason: NotRequired[NonEmpty]
 
 
 @declared(metrics=("compared",), extra_items=PooledPart)
 class Heterogeneity(TypedDict):
-    """With `per_site`: a random-effects analysis of the sites' estimates, by metric."""
+    """Random-effects analysis of the sites' estimates, by metric; with `per_site`."""
 
 
 @declared({"required": ["roc_auc", "brier_score"]}, extra_items=MetricPart)
@@ -158,17 +158,17 @@ class EvaluationResults(TypedDict):
     buckets: Anything
     score_distribution: NotRequired[ScoreDistributionPart]
     groups: NotRequired[Annotated[list[EntryOfRows], Len(2)]]
-    """With `by`: each declared group, then `other`, the rows of none of them. Together they are all rows."""
+    """Entry of each declared group, then `other`, the rows of no group; with `by`. In all, every row."""
 
     versus: NotRequired[EntryOfRows]
     """The second model."""
 
     difference: NotRequired[Difference]
     sites: NotRequired[list[EntryOfRows] | None]
-    """With `per_site`: each site, or null where the trust model shows none."""
+    """Entry of each site, or null where the trust model shows none; with `per_site`."""
 
     sites_reason: NotRequired[NonEmpty]
-    """Why `sites` is null."""
+    """Reason why `sites` is null."""
 
     heterogeneity: NotRequired[Heterogeneity]
 
@@ -178,7 +178,7 @@ class EvaluationResults(TypedDict):
 
 @declared({"if": {"properties": {"edges": {"maxItems": 0}}}, "then": {"required": ["reason"]}})
 class TopLabelCurve(TypedDict):
-    """The share of rows that are right against the mean probability of the most probable class, in each bin that has
+    """Share of correct rows against the mean probability of the most probable class, in each bin that has
     rows, with a simultaneous band; or empty lists with a reason.
     """
 

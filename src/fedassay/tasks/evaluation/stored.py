@@ -1,6 +1,6 @@
 """A released histogram inside a result's JSON, and metrics at thresholds chosen after the release.
 
-The release has been paid for; asking it something new is free. Everything needed travels in the result.
+The release has been paid for; computing something new from it is free. Everything needed is in the result.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from fedassay.summaries.score_histogram import LabelledHistogram
 
 
 def histogram_to_json(histogram: LabelledHistogram, noise: Noise) -> dict[str, Any]:
-    """The release: its grid and levels, its noise, and the nodes that are not zero in both classes."""
+    """Return the release as JSON: grid, levels, noise, and the nodes that are not zero in both classes."""
     used = np.flatnonzero((histogram.positives != 0) | (histogram.negatives != 0))
     grid = histogram.grid
     return {
@@ -40,7 +40,7 @@ def histogram_to_json(histogram: LabelledHistogram, noise: Noise) -> dict[str, A
 
 
 def evidence_from_json(results: Mapping[str, Any]) -> Evidence:
-    """The evidence behind the `results` of an evaluation."""
+    """Restore the evidence behind the `results` of an evaluation."""
     try:
         stored = results["histogram"]
         grid = Grid(
@@ -66,7 +66,7 @@ def evidence_from_json(results: Mapping[str, Any]) -> Evidence:
 
 
 def metrics_at(results: Mapping[str, Any], threshold: float, *, level: float = LEVEL) -> dict[str, Any]:
-    """The metrics of ``score >= threshold`` from a stored result, at a threshold chosen after the release.
+    """Compute the metrics of ``score >= threshold`` from a stored result, at a threshold chosen after the release.
 
     They hold at the nearest edge of the grid, which the answer names as ``applied``. Free: post-processing.
 
@@ -80,7 +80,7 @@ def metrics_at(results: Mapping[str, Any], threshold: float, *, level: float = L
 
 
 def threshold_entry(evidence: Evidence, threshold: float, *, level: float) -> dict[str, Any]:
-    """One entry of the ``thresholds`` list of a result."""
+    """Return one entry of the ``thresholds`` list of a result."""
     confusion = Confusion.at(evidence, threshold)
     metrics = decision_metrics(confusion, level=level)
     return {
@@ -97,22 +97,22 @@ def _spread(tree: Tree, nodes: Vector, counts: list[float]) -> Total:
     return vector
 
 
-# --- what each threshold would mean -------------------------------------------------------------------------
+# --- metrics at many thresholds -----------------------------------------------------------------------------
 
 THRESHOLDS = tuple(percent / 100 for percent in range(1, 100))
 
 
 def operating_points(evidence: Evidence, *, level: float = LEVEL) -> dict[str, Any]:
-    """Metrics of the decision ``score >= threshold`` at 99 thresholds, each with the interval it has by itself.
+    """Compute the metrics of the decision ``score >= threshold`` at 99 thresholds, each with its own interval.
 
-    Intervals are for one threshold at a time: who picks the best of 99 has looked at all of them. The curves with bands
+    Intervals are for one threshold at a time: choosing the best of 99 looks at all of them. The curves with bands
     for all thresholds at once are in `curves`.
 
     Each threshold is applied at the nearest edge of the grid, which ``applied`` names; the numbers are those of
     `threshold_entry` there. Each metric is a mapping of the lists ``value``, ``lower`` and ``upper``, None where
     it is undefined. ``predicted_positives`` is the share of the rows at or above the threshold.
 
-    Free: computed from what has been released.
+    Free: computed from a release.
 
     Examples
     --------

@@ -1,8 +1,8 @@
-"""Model of logits that a plan assumes, and clients that do not exist but have its rows.
+"""Model of logits that a plan assumes, and hypothetical clients that have its rows.
 
-True logits are u = spread·N(0, 1), independent over classes; the class is drawn from softmax(u); the model says T·u. So
-the best temperature is T, a `temperature` above 1 is a model that is too sure of itself, and the spread decides how
-often the model is right. Seeds are fixed and public: nothing here depends on anybody's data.
+True logits are u = spread·N(0, 1), independent over classes; the class is drawn from softmax(u); the model outputs
+T·u. So the best temperature is T, a `temperature` above 1 is an over-confident model, and the spread determines its
+accuracy. Seeds are fixed and public: nothing here depends on any site's data.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from fedassay.protocol.vocabulary import Batch, Query, Released, Setting, Summar
 from fedassay.tasks.expectation import Expectation
 
 _MOST_ROWS, _FEWEST_ROWS, _MOST_LOGITS = 4_000, 1_000, 1_000_000
-"""Rows of all typical clients together: so many, or fewer of many classes."""
+"""Largest and smallest number of rows of all typical clients together, and largest number of logits."""
 
 _FEWEST_CLIENTS, _MOST_CLIENTS = 8, 400
 _SEED, _HELD_OUT_SEED, _ACCURACY_SEED = 7001, 7002, 7003
@@ -29,7 +29,7 @@ _SEED, _HELD_OUT_SEED, _ACCURACY_SEED = 7001, 7002, 7003
 
 @dataclass(frozen=True, kw_only=True)
 class TypicalModel:
-    """A model as it is assumed to be; see the module.
+    """Assumed model; see the module.
 
     Examples
     --------
@@ -45,13 +45,13 @@ class TypicalModel:
 
     @classmethod
     def of(cls, expectation: Expectation, task: str, classes: int | None = None) -> TypicalModel:
-        """The model that is expected; a task may know the number of classes."""
+        """Return the expected model; a task may know the number of classes."""
         if classes is not None:
             expectation = replace(expectation, classes=classes)
         return cls(**expectation.known(task, "classes", "accuracy", "temperature"))
 
     def drawn(self, rows: int, seed: int) -> dict[str, NDArray[Any]]:
-        """Rows of it."""
+        """Draw rows of the model."""
         rng = np.random.default_rng(seed)
         u = _spread(self) * rng.normal(size=(rows, self.classes))
         y = (u + rng.gumbel(size=u.shape)).argmax(axis=1)
@@ -59,12 +59,12 @@ class TypicalModel:
 
     @property
     def rows_drawn(self) -> int:
-        """How many rows stand for any number of them."""
+        """Number of rows that are drawn to represent any number of rows."""
         return max(_FEWEST_ROWS, min(_MOST_ROWS, _MOST_LOGITS // self.classes))
 
     @property
     def most_each(self) -> int:
-        """The most rows of one of `TypicalClients`."""
+        """Largest number of rows of one of `TypicalClients`."""
         return self.rows_drawn // _FEWEST_CLIENTS
 
 
@@ -75,34 +75,37 @@ class TypicalRows:
     columns: Mapping[str, NDArray[Any]] = field(repr=False)
 
     def batches(self) -> Iterator[Batch]:
-        """All rows at once."""
+        """Yield all rows at once."""
         yield self.columns
 
 
 @dataclass(frozen=True, kw_only=True)
 class TypicalClients:
-    """Clients with `each` rows of a model, at most `TypicalModel.most_each`. A few hundred stand for any number."""
+    """Clients with `each` rows of a model, at most `TypicalModel.most_each`.
+
+    A few hundred stand for any number.
+    """
 
     model: TypicalModel
     each: int
 
     @property
     def rows(self) -> tuple[TypicalRows, ...]:
-        """Rows of each of them."""
+        """Rows of each client."""
         return _rows_of(self)
 
     def total(self, summary: Summary[Any], clients: float) -> Vector:
-        """What so many such clients measure together, on average."""
+        """Return the mean total of a summary over this number of clients."""
         return _whole(_total(self, summary) * (clients / len(self.rows)))
 
 
 def held_out_total(model: TypicalModel, summary: Summary[Any], rows: float) -> Vector:
-    """What so many rows add up to in an additive summary, on average; other rows than those of `TypicalClients`."""
+    """Return the mean total of an additive summary over `rows` rows, none of them of `TypicalClients`."""
     return _whole(_held_out(model, summary) * (rows / model.rows_drawn))
 
 
 def held_out_release(model: TypicalModel, query: Query[Any], rows: float, setting: Setting) -> Released[Any]:
-    """The answer to expect of so many rows: exact, with the law of the noise that it would have."""
+    """Return the expected answer of this number of rows: exact, with the law of the noise it would have."""
     value = query.of.read(held_out_total(model, query.of, rows))
     return Released(value=value, noise=setting.noise(query), clients=setting.clients)
 
@@ -133,7 +136,7 @@ def _total(clients: TypicalClients, summary: Summary[Any]) -> Vector:
 
 @lru_cache(maxsize=32)
 def _spread(model: TypicalModel) -> float:
-    """Of the true logits: calibrated, so that the accuracy is the mean of the largest probability. By bisection."""
+    """Find the spread of true logits by bisection: calibrated, so accuracy is the mean top probability."""
     rng = np.random.default_rng(_ACCURACY_SEED)
     z = rng.normal(size=(max(200, min(2_000, 400_000 // model.classes)), model.classes))
     low, high = 1e-3, 1e5

@@ -1,9 +1,9 @@
-"""Federated binning: clients count in one or several rounds, the server adds up, fits, and decides what to believe.
+"""Federated binning: clients count in one or several rounds; the server adds up, fits, and weights the classes.
 
 Round t asks a cohort for its histograms. Counts add up over rounds, and so do the variances of their noise; everything
 after that is post-processing. A client that is in several cohorts is counted as often.
 
-Binning calibrators of several classes, from counts: one step function for each class, and how far to believe it.
+Binning calibrators of several classes, from counts: one step function for each class, and its weight.
 
 All is post-processing of counts, which can be noisy: below zero, and not whole. Bins are merged first and clamped at
 zero afterwards; the other way round would turn the noise of many empty bins into rows.
@@ -42,7 +42,7 @@ class Merged:
 
     @classmethod
     def of(cls, counts: ClassCounts, bins: int) -> Merged:
-        """From counts in a multiple of so many bins."""
+        """Merge counts in a multiple of this number of bins."""
         shape = (len(counts.positives), bins, -1)
         positives, negatives = (
             np.maximum(part.reshape(shape).sum(axis=2), 0.0) for part in (counts.positives, counts.negatives)
@@ -51,13 +51,13 @@ class Merged:
 
     @property
     def midpoints(self) -> Floats:
-        """Of the bins."""
+        """Midpoints of the bins."""
         bins = self.positives.shape[1]
         return np.asarray((np.arange(bins) + 0.5) / bins)
 
     @property
     def values(self) -> Floats:
-        """The share of positives in each bin; its midpoint if there is nothing in it."""
+        """The share of positives in each bin; its midpoint if the bin is empty."""
         rows = self.positives + self.negatives
         empty = rows <= 0
         return np.asarray(np.where(empty, self.midpoints, self.positives / np.where(empty, 1.0, rows)))
@@ -72,7 +72,7 @@ class Merged:
 
 
 def fit_histogram(counts: ClassCounts) -> Floats:
-    """For each class and bin the share of positives, classes x bins; the midpoint of a bin that has no rows.
+    """Compute the share of positives per class and bin, classes x bins; the midpoint of a bin without rows.
 
     Reference: Private Federated Multiclass Post-Hoc Calibration, Appendix B.3 (FedBin).
 
@@ -87,9 +87,9 @@ def fit_histogram(counts: ClassCounts) -> Floats:
 
 
 def fit_bbq(counts: ClassCounts) -> Floats:
-    """For each class the average of its histograms of 2, 4, .., B bins, on the finest of them: classes x B.
+    """Average each class's histograms of 2, 4, .., B bins, on the finest of them: classes x B.
 
-    Each is weighted by the marginal likelihood of the labels under the prior of Naeini, Cooper and Hauskrecht 2015
+    Weights are the marginal likelihoods of the labels under the prior of Naeini, Cooper and Hauskrecht 2015
     (`bbq.beta_binomial_score`, N' = 2), in log space. B is a power of two, at least 2.
 
     Reference: Private Federated Multiclass Post-Hoc Calibration, Appendix B.4 (FedBBQ).
@@ -115,14 +115,14 @@ def fit_bbq(counts: ClassCounts) -> Floats:
 BINNINGS: Mapping[str, Callable[[ClassCounts], Floats]] = MappingProxyType(
     {"histogram": fit_histogram, "bbq": fit_bbq}
 )
-"""The fits by the name of their method."""
+"""Fits by the name of their method."""
 
 
-# --- how far to believe it ------------------------------------------------------------------------------
+# --- weights of the classes -----------------------------------------------------------------------------
 
 
 def weights_of_rows(seen: Floats, every: Floats) -> Floats:
-    """α_j = min(Ñ_j/N_j, 1), the part of the rows of class j that was seen; 0 for a class that has no rows.
+    """Return α_j = min(Ñ_j/N_j, 1), the part of the rows of class j that was seen; 0 for a class without rows.
 
     Reference: Private Federated Multiclass Post-Hoc Calibration, Appendix B.5.
 
@@ -136,7 +136,7 @@ def weights_of_rows(seen: Floats, every: Floats) -> Floats:
 
 
 def weights_of_noise(seen: Floats, deviation: float, bins: int) -> Floats:
-    """α_j = Ñ_j/(√(2/π) σ B) within [0, 1]: the rows of class j against the mean absolute noise of its histogram.
+    """Return α_j = Ñ_j/(√(2/π) σ B) within [0, 1]: rows of class j against the mean absolute noise of its histogram.
 
     `deviation` is σ, the standard deviation of one noisy count of positives, over all releases, in rows.
 
@@ -153,10 +153,10 @@ def weights_of_noise(seen: Floats, deviation: float, bins: int) -> Floats:
 # --- federated binning --------------------------------------------------------------------------------------
 
 WEIGHTINGS = ("none", "all", "changed")
-"""What the weights are for: nothing, all rows, or rows whose most probable class the calibrator would change."""
+"""Rows that the weights apply to: none, all, or those whose top class the calibrator would change."""
 
 HEIGHT = 7
-"""Of a binning: 128 bins."""
+"""Height of a binning: 128 bins."""
 
 POSITIVE_CLIP, NEGATIVE_CLIP = 10.0, 50.0
 """C₊ and C₋ as published (Section 5, RQ3)."""
@@ -171,22 +171,22 @@ class FederatedBinning:
     Guarantee: without noise and with all clients in one round, the map is that of the pooled rows, however they are
     spread over clients. Under noise, rounds spend equal shares.
 
-    Edge cases: without noise and without rows, the model's own probabilities and a reason; without noise, a class that
-    nobody has is left to the model by the weights.
+    Edge cases: without noise and without rows, the model's own probabilities and a reason; without noise, a class
+    without rows is left to the model by the weights.
 
     Parameters
     ----------
     method : ``histogram`` (FedBin) or ``bbq`` (FedBBQ).
     height : M, for 2^M bins.
-    rounds, participation : how often, and which share of the clients each time, drawn at random.
+    rounds, participation : number of rounds, and the share of the clients in each round, drawn at random.
     weighting : ``none``; ``all``, the weights α_j count for all rows; ``changed``, only for rows whose most probable
         class the calibrator would change. α_j is the part of the rows of class j that was seen (all rows of each class
         are counted once for it, together with the first round), or under noise rows against noise.
-    positive_clip, negative_clip, joint : for the unit client under noise; see `ProbabilityHistograms`. Otherwise, or
-        with clips of 0, counts are plain.
+    positive_clip, negative_clip, joint : clips for the unit client under noise; see `ProbabilityHistograms`. Otherwise,
+        or with clips of 0, counts are plain.
 
     Reference: Private Federated Multiclass Post-Hoc Calibration, Algorithm 1, Section 4.3 and Appendices B.3 to B.5;
-    what is corrected stands with `ProbabilityHistograms` and in `binning`.
+    corrections are described in `ProbabilityHistograms` and in `binning`.
     """
 
     method: str
@@ -207,17 +207,17 @@ class FederatedBinning:
             raise UsageError(f"weighting: got {self.weighting!r}, expected one of {', '.join(WEIGHTINGS)}.")
         whole(self.height, what="height", least=1, most=TALLEST)
         whole(self.rounds, what="rounds", least=1, most=MOST_ROUNDS)
-        Sample(rate=self.participation)  # refuses what is no rate
+        Sample(rate=self.participation)  # refuses a number that is no rate
 
     @property
     def cohort(self) -> All | Sample:
-        """Whom each round asks."""
+        """Clients that each round asks."""
         return Sample(rate=self.participation) if self.participation < 1 else All()
 
     def queries(self, setting: Setting) -> tuple[Sum[ClassCounts], Sum[ClassCounts] | None]:
-        """What each round asks; and what is asked once of everybody, if the rows of each class are needed for weights.
+        """Return the query of each round, and a single query of all clients if weights need the rows of each class.
 
-        Clients clip where they are what noise protects. Where there is noise, it says how far to believe counts.
+        Clients clip where noise protects clients. Where there is noise, it determines the weights of counts.
         """
         plain = ProbabilityHistograms(classes=self.classes, height=self.height)
         bounded = replace(
@@ -235,7 +235,7 @@ class FederatedBinning:
         return replace(query, share=share), Sum(of=by_class, share=share, part=self.part)
 
     def fit(self, setting: Setting) -> Generator[Step, Any, Fit]:
-        """All rounds, and the map that they give. Tasks `yield from` it."""
+        """Run all rounds and return the map that they give. Tasks `yield from` it."""
         query, of_everybody = self.queries(setting)
         if of_everybody is None:
             first = yield query
@@ -256,7 +256,7 @@ class FederatedBinning:
     def _fitted(self, gathered: _Gathered) -> Fit:
         nothing = gathered.variance == 0 and not gathered.counts.by_class.any()
         values = BINNINGS[self.method](gathered.counts)
-        # Without rows there is nothing to believe, whatever the weighting is.
+        # Without rows all weights are zero, for any weighting.
         weights = np.zeros(self.classes) if nothing else self._weights(gathered)
         kind: type[LogitMap] = BinnedChanged if self.weighting == "changed" and not nothing else Binned
         return Fit(
@@ -280,9 +280,9 @@ class FederatedBinning:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class _Gathered:
-    """The counts of all rounds, the variance of their noise in units of the vector, and how many clients there were.
+    """Counts of all rounds, the variance of their noise in units of the vector, and the number of clients.
 
-    `every` are the rows of each class over all clients, where they are known.
+    `every` is the number of rows of each class over all clients, where known.
     """
 
     counts: ClassCounts
@@ -292,7 +292,7 @@ class _Gathered:
 
     @property
     def noise(self) -> dict[str, float]:
-        """The standard deviations of one count, in rows; nothing where there is no noise."""
+        """Standard deviations of one count, in rows; empty where there is no noise."""
         if self.variance == 0:
             return {}
         root = math.sqrt(self.variance)

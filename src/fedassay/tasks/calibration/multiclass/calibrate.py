@@ -1,4 +1,4 @@
-"""The task: a calibrator for a model with several classes from the fit rows, judged on the held-out rows."""
+"""Multiclass calibration task: fit a calibrator, and judge it on the held-out rows."""
 
 from __future__ import annotations
 
@@ -42,12 +42,12 @@ COUNTING, CLIPPING = ("rounds", "participation", "height", "weighting"), ("clip"
 """Options of federated averaging, of binnings, and of binnings for whole clients under noise."""
 
 ROUNDS = 12
-"""Of federated averaging, where nothing else decides: the published number."""
+"""Default number of rounds of federated averaging: the published number."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class CalibratorChoice(CalibrateMulticlassParameters):
-    """What was asked for; `settled`, what is done."""
+    """Requested parameters; `settled` returns those that are used."""
 
     classes: Annotated[int, Interval(ge=2, le=MOST_CLASSES)] = 2
     solver: _Settled = "auto"  # type: ignore[assignment]
@@ -57,7 +57,7 @@ class CalibratorChoice(CalibrateMulticlassParameters):
         self._check_together()
 
     def _check_together(self) -> None:
-        """Refuse options that the method or the solver has no use for."""
+        """Refuse options that the method or the solver does not use."""
         if self.method == "fedcal" and self.solver in (EXACT, ONE_SHOT):
             raise ParameterError(
                 "solver",
@@ -84,20 +84,20 @@ class CalibratorChoice(CalibrateMulticlassParameters):
             )
 
     def _given(self, *names: str) -> list[str]:
-        """Those of these options that do not have their default."""
+        """Return those of these options that do not have their default."""
         usual = {field.name: field.default for field in fields(self)}
         return [name for name in names if getattr(self, name) != usual[name]]
 
-    # --- what is done -----------------------------------------------------------------------------------------
+    # --- settled choice ---------------------------------------------------------------------------------------
 
     def settled(self, setting: Setting) -> CalibratorChoice:
-        """With everything decided that was left open, from what is public only."""
+        """Return the choice with all open parameters decided, from public knowledge only."""
         private = setting.trust.private
         whole_clients = private and setting.protection.unit is Unit.CLIENT
         method = self.method
         if method == AUTO:
             method = "isotonic" if not private and self.solver == AUTO else "temperature"
-            # Shifts as well where whole clients have rows enough to speak of them.
+            # Shifts as well where whole clients have enough rows to estimate them.
             if private and has_directions(setting) and self.solver in (AUTO, ONE_SHOT):
                 return replace(self, method="vector", solver=ONE_SHOT)
         if method in BINNINGS:
@@ -137,7 +137,7 @@ class CalibratorChoice(CalibrateMulticlassParameters):
         return self.solver
 
     def why_averaged(self, setting: Setting) -> str:
-        """A sentence, if options of federated averaging and nothing else made it the solver; empty otherwise."""
+        """Explain the solver, if only options of federated averaging made it fedavg; empty otherwise."""
         given = [f"--{name}" for name in self._given(*AVERAGING)]
         if not given or self.solver != AUTO or self.method not in SCALINGS:
             return ""
@@ -153,7 +153,7 @@ class CalibratorChoice(CalibrateMulticlassParameters):
         )
 
     def _settled_binning(self, *, clips: bool) -> CalibratorChoice:
-        """Clients clip only where they are what noise protects."""
+        """Settle the options of a binning; clients clip only where noise protects clients."""
         for name in () if clips else self._given(*CLIPPING):
             raise ParameterError(
                 name,
@@ -171,12 +171,12 @@ class CalibratorChoice(CalibrateMulticlassParameters):
         )
 
     def clients(self, setting: Setting) -> float:
-        """About how many clients have rows in the fit part."""
+        """Return the approximate number of clients with rows in the fit part."""
         share = 1 - self.holdout if setting.protection.unit is Unit.CLIENT else 1.0
         return max(1.0, share * setting.clients)
 
     def averaged(self, setting: Setting, *, noisiest: float = NOISIEST) -> FederatedAveraging:
-        """The federated averaging that a choice with its rounds stands for."""
+        """Return the federated averaging that a choice with its rounds stands for."""
         assert self.rounds is not None
         return FederatedAveraging(
             method=self.method,
@@ -191,14 +191,14 @@ class CalibratorChoice(CalibrateMulticlassParameters):
         )
 
     def fit(self, setting: Setting) -> Generator[Step, Any, Fit]:
-        """The flow that a settled choice stands for."""
+        """Return the flow that a settled choice stands for."""
         if self.solver == EXACT:
             return fit_exact(self.method, self.classes, part=Part.FIT)
         if self.solver == ONE_SHOT:
             at_once = fit_shifted if self.method == "vector" else fit_one_shot
             return at_once(self.classes, setting, clients=self.clients(setting))
         if self.solver == AVERAGED:
-            # A rehearsal does not know how many clients there are: nothing is too noisy for it.
+            # A rehearsal does not know the number of clients: nothing is too noisy for it.
             return self.averaged(setting, noisiest=NOISIEST if setting.clients else math.inf).fit()
         if self.method == "isotonic":
             return fit_isotonic(self.classes, setting)
@@ -217,7 +217,7 @@ class CalibratorChoice(CalibrateMulticlassParameters):
 
     @property
     def described(self) -> dict[str, Any]:
-        """The parameters that matter for what is done."""
+        """Parameters that affect the fit."""
         names: tuple[str, ...] = AVERAGING if self.solver == AVERAGED else ()
         if self.method in BINNINGS:
             names = COUNTING if self.clip is None else (*COUNTING, *CLIPPING)
@@ -233,25 +233,25 @@ class CalibrateMulticlass(CalibrateMulticlassParameters):
 
     The solver auto is exact where sums are exact; under noise it is one-shot for a temperature, and fedavg for the
     rest. A vector scaling from one release (shifts of the classes) is for whole clients of more than ten rows. The
-    share that is held out is the sites' matter: averages under noise are divided by what is expected to be left.
+    sites decide the held-out share: averages under noise are divided by the number of clients expected to be left.
 
     Guarantee: fit rows and held-out rows are different units, so that each part may spend the whole budget (parallel
-    composition, see `data.split`). What each way of fitting guarantees is said there. Rows are assumed independent, for
-    intervals.
+    composition, see `data.split`). The guarantees of the ways of fitting are stated there. Rows are assumed
+    independent, for intervals.
 
     Reference: Private Federated Multiclass Post-Hoc Calibration, and docs/explanation/multiclass-calibration.md.
     """
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        _ = self._choice  # refuses what does not go together, before any row is read
+        _ = self._choice  # refuses incompatible parameters, before any row is read
 
     @property
     def _choice(self) -> CalibratorChoice:
         return CalibratorChoice(**{**values_of(self), "classes": self.classes or 2})
 
     def steps(self, setting: Setting) -> Generator[Step, Any, dict[str, Any]]:
-        """Fit, then judge; the ``results`` object of the public contract."""
+        """Fit, then judge; return the ``results`` object of the public contract."""
         if self.classes is None:
             raise ParameterError(
                 "classes", "got none, expected the number of classes of the model; give `classes`."
@@ -268,7 +268,7 @@ class CalibrateMulticlass(CalibrateMulticlassParameters):
 
 
 def _described(choice: CalibratorChoice, fit: Fit) -> dict[str, Any]:
-    """How the map was found, and the map."""
+    """Describe the fit and the map."""
     one = {}
     if isinstance(fit.map, Temperature):
         s = fit.map.inverse_temperature
@@ -292,7 +292,7 @@ def _described(choice: CalibratorChoice, fit: Fit) -> dict[str, Any]:
 
 
 def _numbers(fit: Fit) -> dict[str, Any]:
-    """The numbers of maps that have few; those of others are in the calibrator."""
+    """Return the numbers of maps that have few; those of others are in the calibrator."""
     content = {name: value for name, value in fit.map.to_json().items() if name not in ("kind", "classes")}
     return content if fit.map.theta.size <= 64 else {}
 

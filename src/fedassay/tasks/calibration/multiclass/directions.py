@@ -1,4 +1,4 @@
-"""Where to go next to minimise a strongly convex function within bounds, from its gradient and what is known of its
+"""Descent directions for a strongly convex function within bounds, from its gradient and the known part of its
 curvature. Pure: no sums are asked for here.
 """
 
@@ -15,28 +15,28 @@ from scipy.optimize import lsq_linear
 from fedassay.protocol.arrays import Floats
 
 _KEPT = 20
-"""Pairs of steps and changes of the gradient that are remembered."""
+"""Number of pairs of steps and changes of the gradient that are kept."""
 
 _SCALE = 0.1
-"""Below it a scale may be on its way to 0 or less, which no division reaches."""
+"""Scale below which the minimum may be at 0 or less, which no division reaches."""
 
 _ALIKE = 0.5
-"""Two models that differ by more than this part of a step are both too simple to choose between them."""
+"""Part of a step; two models that differ by more are both too simple to choose between them."""
 
 _ROUNDING = 1e-14
-"""Eigenvalues below this part of the largest are made of rounding."""
+"""Part of the largest eigenvalue below which eigenvalues are rounding errors."""
 
 _REACH = 10.0
-"""A first try goes no further than this times one plus the largest parameter: models of flat functions see for ever."""
+"""Bound on a first try, times (1 + largest parameter): models of flat functions put the minimum far away."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Direction:
-    """A step that stays within the bounds, its part to try first, and how much the function may fall at most.
+    """Step that stays within the bounds, its part to try first, and the largest possible decrease of the function.
 
-    `decrease` is what the quadratic model predicts for the whole step if Hessians are known, and otherwise an upper
-    bound on how far the function is above its minimum. `hidden` is what it could still fall along directions whose
-    curvature cannot be told from rounding, so that the step leaves them alone.
+    `decrease` is the prediction of the quadratic model for the whole step if Hessians are known, and otherwise an upper
+    bound on the distance of the function from its minimum. `hidden` is a possible further decrease along directions
+    whose curvature cannot be distinguished from rounding; the step does not move along them.
     """
 
     step: Floats
@@ -47,7 +47,7 @@ class Direction:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Curvature(ABC):
-    """What is known of the curvature. Parameters are within [least, most]; curvature is at least `ridge`."""
+    """Known curvature. Parameters are within [least, most]; curvature is at least `ridge`."""
 
     least: float
     most: float
@@ -55,10 +55,10 @@ class Curvature(ABC):
 
     @abstractmethod
     def direction(self, theta: Floats, gradient: Floats, hessian: Floats | None) -> Direction:
-        """Where to go from here; the gradient is negative along the step, unless the step is zero."""
+        """Return the next direction; the gradient is negative along the step, unless the step is zero."""
 
     def learned(self, step: Floats, change: Floats, hessian: Floats | None) -> Self:
-        """After a step along which the gradient changed like this, from where the Hessian was this one."""
+        """Update after a step, from the change of the gradient along it and the Hessian at its start."""
         return self
 
     def _reach(self, theta: Floats, step: Floats) -> float:
@@ -74,8 +74,8 @@ class Hessians(Curvature):
         """See `Curvature`."""
         assert hessian is not None
         values, vectors = np.linalg.eigh(hessian)
-        # Rounding hides small curvature. What is known to be there is put back; what cannot be told from rounding is
-        # taken to be large, so that noise in the gradient makes no step of it.
+        # Rounding hides small curvature. The known part is put back; curvature within rounding is taken to be
+        # large, so that noise in the gradient does not become a step.
         floor = _ROUNDING * float(values[-1])
         rounded = values < floor if floor > self.ridge else np.zeros(len(values), dtype=bool)
         values = np.maximum(values, max(self.ridge, floor))
@@ -97,7 +97,7 @@ class Hessians(Curvature):
         return Direction(step=step, decrease=decrease, first=self._reach(theta, step), hidden=hidden)
 
     def _hidden(self, theta: Floats, gradient: Floats, flat: Floats) -> float:
-        """Strong convexity: along these directions the function falls by at most |gradient|²/(2 ridge)."""
+        """Bound the decrease along these directions by strong convexity: at most |gradient|²/(2 ridge)."""
         held = ((theta <= self.least) & (gradient > 0)) | ((theta >= self.most) & (gradient < 0))
         along = flat.T @ np.where(held, 0.0, gradient)
         return float(along @ along) / (2 * self.ridge)
@@ -105,7 +105,7 @@ class Hessians(Curvature):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class ScaleStep(Hessians):
-    """Newton's method for a single parameter s, with what it leaves unused: the last point, and that s is a scale.
+    """Newton's method for a single parameter s, which also uses the last point, and that s is a scale.
 
     The derivative g rises with s, so that s is a function of g, known with its derivative 1/h at two points: where the
     cubic through them has g = 0 is nearer to the minimum than Newton's step from either (Hermite interpolation).
@@ -116,7 +116,7 @@ class ScaleStep(Hessians):
     """
 
     last: tuple[float, float, float] | None = None
-    """The step from the last point, the change of g along it, and h there."""
+    """Step from the last point, the change of g along it, and h at the last point."""
 
     def learned(self, step: Floats, change: Floats, hessian: Floats | None) -> Self:
         """See `Curvature`."""
@@ -137,7 +137,7 @@ class ScaleStep(Hessians):
         return replace(newton, first=-math.expm1(-r / (1 + r)) / r)
 
     def _interpolated(self, g: float, h: float) -> float:
-        """The step to where the cubic has g = 0; no number if there is no last point."""
+        """Return the step to where the cubic has g = 0; NaN if there is no last point."""
         if self.last is None or self.last[1] == 0:
             return math.nan
         step, change, before = self.last
@@ -151,7 +151,7 @@ class ScaleStep(Hessians):
 class Pairs(Curvature):
     """L-BFGS: curvature from the last steps and the changes of the gradient along them.
 
-    Bounds are kept by leaving out parameters that are held at one, and by cutting the rest of the step; if the cut
+    Bounds are kept by leaving out parameters that are held at a bound, and by cutting the rest of the step; if the cut
     step leads upwards, the gradient itself is followed, cut, which never does.
 
     Reference: Nocedal and Wright, Numerical Optimization, 2006, Algorithm 7.4.
@@ -161,7 +161,7 @@ class Pairs(Curvature):
     changes: tuple[Floats, ...] = ()
 
     def learned(self, step: Floats, change: Floats, hessian: Floats | None) -> Self:
-        """See `Curvature`. Where other rows answered, a change can be one that no convex function has: left out."""
+        """See `Curvature`. Changes that no convex function has (other rows answered) are left out."""
         if float(step @ change) <= 0.5 * self.ridge * float(step @ step):
             return self
         return replace(self, steps=(*self.steps, step)[-_KEPT:], changes=(*self.changes, change)[-_KEPT:])

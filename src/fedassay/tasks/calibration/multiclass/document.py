@@ -1,4 +1,4 @@
-"""What a document shows of a multiclass calibration: verdict, before and after, the worst classes."""
+"""Document of a multiclass calibration: verdict, before and after, the worst classes."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from fedassay.tasks.evaluation.document import doubtful
 SHOWN = ("classwise_calibration_error", "expected_calibration_error", "log_loss", "brier_score", "accuracy")
 
 WORST = 5
-"""Classes in the table; the plot has more of them, the JSON all."""
+"""Number of classes in the table; the plot has more of them, the JSON all."""
 
 METHODS: Mapping[str, str] = {
     "temperature": "a temperature",
@@ -47,7 +47,7 @@ SOLVERS: Mapping[str, str] = {
 """Methods, and how they were fitted, in plain words."""
 
 _CLOSE = 0.02
-"""A temperature within 2 % of 1 changes nothing that anybody would notice."""
+"""Distance from 1 within which a temperature has no visible effect: 2 %."""
 
 
 class ClassCalibrationDocument(CalibrationDocument):
@@ -58,7 +58,7 @@ class ClassCalibrationDocument(CalibrationDocument):
     shown_metric: ClassVar[str] = "expected_calibration_error"
 
     def blocks(self, document: Document) -> Iterator[DocumentBlock]:
-        """The reliability of the most probable class before and after, all metrics, the classes, what was fitted."""
+        """Yield the reliability of the most probable class before and after, metrics, classes and steps."""
         results = document["results"]
         if any(results["reliability_curve"][part]["mean_score"] for part in BEFORE_AFTER):
             yield from (plots.reliability(results, part) for part in BEFORE_AFTER)
@@ -70,7 +70,7 @@ class ClassCalibrationDocument(CalibrationDocument):
             yield plots.steps(results)
 
     def verdict(self, document: Document) -> str:
-        """Whether to use the calibrator, and why."""
+        """Return the recommendation for or against the calibrator, and its reason."""
         return str(document["results"]["reason"])
 
 
@@ -78,13 +78,13 @@ class ClassCalibrationDocument(CalibrationDocument):
 
 
 def before_and_after(document: Document) -> TableBlock:
-    """Metrics on held-out rows before and after with the paired changes; what nothing is known of is left out."""
+    """Build the table of held-out metrics before and after, with paired changes, without unknown ones."""
     results, shown = document["results"], [CLASS_METRICS[name] for name in SHOWN]
     return held_out_table(title(results), results, shown, notes=_notes(document), cell=_cell)
 
 
 def _cell(metric: Results, part: str) -> Cell:
-    """A metric; a change that is a rise has its sign, and one that cannot be is 0 without an interval."""
+    """Show a metric; a rise has its sign, and an impossible change is 0 without an interval."""
     if "note" in metric:
         return Cell(figures.number(metric["value"]))
     cell = metric_cell(metric)
@@ -93,7 +93,7 @@ def _cell(metric: Results, part: str) -> Cell:
 
 
 def title(results: Results) -> str:
-    """What was fitted, such as ``Calibration of 10 classes by a temperature of 1.77, found in one round``."""
+    """Return a title such as ``Calibration of 10 classes by a temperature of 1.77, found in one round``."""
     method = METHODS.get(results["method"], results["method"])
     if results["method"] == "temperature" and results.get("temperature", {}).get("value") is not None:
         method = f"a temperature of {results['temperature']['value']:.3g}"
@@ -102,7 +102,7 @@ def title(results: Results) -> str:
 
 
 def _notes(document: Document) -> Iterator[str]:
-    """What the numbers mean, how they came about, and what is not there: each thing once on the page."""
+    """Yield notes on the meaning, the origin and the gaps of the numbers, each once on the page."""
     results = document["results"]
     if "temperature" in results:
         yield meaning(results["temperature"]["value"])
@@ -130,7 +130,7 @@ def _noisy(document: Document) -> bool:
 
 
 def _drowned(document: Document) -> bool:
-    """Whether the errors of single classes say nothing, as noise would show the same."""
+    """Return whether noise alone could make up most of the errors of all single classes."""
     known = plots.ranked(document["results"]["classes"])
     return (
         _noisy(document)
@@ -140,7 +140,7 @@ def _drowned(document: Document) -> bool:
 
 
 def _excess(results: Results) -> Iterator[str]:
-    """Which calibration errors may be nothing but chance."""
+    """Yield a sentence on calibration errors that may be due to chance alone."""
     listed = []
     for name in SHOWN:
         parts = [part for part in BEFORE_AFTER if doubtful(results[part][name])]
@@ -152,7 +152,7 @@ def _excess(results: Results) -> Iterator[str]:
 
 
 def _missing(results: Results) -> tuple[str, ...]:
-    """Why there is no number, each reason once."""
+    """Return the reasons for missing numbers, each once."""
     named = []
     for name in SHOWN:
         same = len({results[part][name].get("reason") for part in BEFORE_AFTER}) == 1
@@ -163,7 +163,7 @@ def _missing(results: Results) -> tuple[str, ...]:
 
 
 def meaning(temperature: float | None) -> str:
-    """What a temperature says about the model.
+    """Explain the meaning of a temperature for the model.
 
     Examples
     --------
@@ -186,7 +186,10 @@ def meaning(temperature: float | None) -> str:
 
 
 def _made(document: Document) -> str:
-    """Such as ``Fitted to 20 rows of the 3 clients that answered (asked 5 times); judged on 9 held-out rows.``"""
+    """Describe the data of the fit and of the judgement.
+
+    Such as ``Fitted to 20 rows of the 3 clients that answered (asked 5 times); judged on 9 held-out rows.``
+    """
     results, fit = document["results"], document["results"]["fit"]
     about = "about " if _noisy(document) else ""
     rows = "rows" if fit["rows"] is None else f"{about}{figures.counted(fit['rows'], 'row')}"
@@ -198,7 +201,7 @@ def _made(document: Document) -> str:
 
 
 def _asked(document: Document) -> str:
-    """Which clients were fitted to, as far as is known: held-out clients and those who were not drawn have no part."""
+    """Name the clients of the fit, as far as known: without held-out clients and those not drawn."""
     clients = figures.counted(document["results"]["fit"]["clients"], "client")
     if document["privacy"]["unit"] == "client":
         return f"those of {clients} who are not held out"
@@ -207,7 +210,7 @@ def _asked(document: Document) -> str:
 
 
 def _weights(calibrator: Mapping[str, Any]) -> Iterator[str]:
-    """How much of a map that looks probabilities up is what it looks up, unless it is all."""
+    """Yield the weights of the step functions of a map, unless all weights are 1."""
     if "values" not in calibrator or min(calibrator["weights"]) == 1:
         return
     ends = {f"{end(calibrator['weights']):.2g}": None for end in (min, max)}
@@ -226,7 +229,7 @@ def _times(count: int) -> str:
 
 
 def _settings(results: Results) -> Iterator[str]:
-    """How it was fitted, but for what goes without saying; the numbers of the map itself are no settings."""
+    """Yield the unusual settings of the fit; the numbers of the map itself are no settings."""
     usual = {"rounds": results["fit"]["sums"], "participation": 1}
     clipped = results["parameters"].get("clip") is not None
     for name, value in results["parameters"].items():
@@ -237,7 +240,7 @@ def _settings(results: Results) -> Iterator[str]:
 
 
 def _noise(noise: Mapping[str, Any]) -> str:
-    """How large privacy noise is in what the map was computed from; the ways of fitting measure it differently."""
+    """Describe the size of the privacy noise in the fit; the ways of fitting measure it differently."""
     if "positives" in noise:
         sizes = [figures.error(noise[name]) for name in ("positives", "negatives")]
         return f", with noise of standard deviation {sizes[0]} (positives) and {sizes[1]} (negatives) in each count"
@@ -253,7 +256,7 @@ def _noise(noise: Mapping[str, Any]) -> str:
 
 
 def classes(results: Results) -> TableBlock:
-    """The classes with the largest calibration errors, before or after."""
+    """Build the table of the classes with the largest calibration errors, before or after."""
     entries = plots.ranked(results["classes"])
     level = results["before"]["log_loss"]["level"]
     some = f"the {WORST} largest of {len(results['classes'])}" if len(entries) > WORST else ""

@@ -1,4 +1,4 @@
-"""The plots of a multiclass calibration: reliability, errors of classes, fitted steps; each drawn and in words."""
+"""Plots of a multiclass calibration: reliability, errors of classes, fitted steps; each also in words."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from fedassay.documents.reliability import BEFORE_AFTER
 from fedassay.documents.reliability import reliability as diagram
 
 FEW = 30
-"""Up to so many classes have a line each; more of them stand side by side."""
+"""Number of classes up to which each has a line; more classes stand side by side."""
 
 MOST = 100
-"""Classes of a plot: of more, those with the largest errors."""
+"""Largest number of classes of a plot: of more, those with the largest errors."""
 
 MOST_RISING, MOST_JAGGED = 4, 2
-"""Curves that can still be told apart: that only rise, and others."""
+"""Numbers of curves that can still be distinguished: of rising curves, and of others."""
 
 BELIEVED = 0.1
-"""The weight below which the curve of a class hardly counts, and is not worth a look."""
+"""Weight below which the curve of a class hardly counts, and is not drawn."""
 
 _COLOURS = (BLUE, ORANGE, GREEN, PURPLE)
 _WIDTH, _HEIGHT, _LINE, _COLUMN = 340, 280, 20, 7.5
@@ -35,7 +35,7 @@ _WIDTH, _HEIGHT, _LINE, _COLUMN = 340, 280, 20, 7.5
 
 
 def reliability(results: Results, part: str) -> CurveBlock:
-    """The reliability diagram of the most probable class, ``before`` or ``after``."""
+    """Draw the reliability diagram of the most probable class, ``before`` or ``after``."""
     error = results[part]["expected_calibration_error"]
     shown = {"reliability_curve": results["reliability_curve"][part], "expected_calibration_error": error}
     return CurveBlock(
@@ -49,7 +49,7 @@ def reliability(results: Results, part: str) -> CurveBlock:
 
 
 def ranked(classes: Sequence[Results]) -> list[Results]:
-    """The classes that have an error, before or after, from the largest."""
+    """Return the classes that have an error, before or after, from the largest."""
     return sorted((entry for entry in classes if _largest(entry) >= 0), key=_largest, reverse=True)
 
 
@@ -58,7 +58,7 @@ def _largest(entry: Results) -> float:
 
 
 def errors(classes: Sequence[Results]) -> CurveBlock:
-    """Each class before and after, and a line between them: red where the error grows."""
+    """Draw each class before and after, and a line between them: red where the error grows."""
     texts = []
     for part in BEFORE_AFTER:
         known = [(one[part]["value"], one["class"]) for one in classes if one[part]["value"] is not None]
@@ -91,7 +91,7 @@ def _errors(classes: Sequence[Results]) -> alt.LayerChart:
 def _lines(
     lines: list[dict[str, Any]], dots: list[dict[str, Any]], names: list[str], *, across: bool
 ) -> alt.LayerChart:
-    """A line for each class, the largest error on top; or a column, the largest at the left: of many."""
+    """Draw a line for each class, the largest error on top; of many, columns with the largest at the left."""
     if across:
         axis = alt.Axis(labelAngle=-90, labelFontSize=7, ticks=False, labelOverlap=False, labelPadding=3)
         sides, size = {"width": _COLUMN * len(names), "height": _HEIGHT}, 22
@@ -116,7 +116,7 @@ def _between(lines: list[dict[str, Any]]) -> alt.Chart:
 
 
 def _dots(dots: list[dict[str, Any]], *, size: int) -> alt.Chart:
-    """Open before, filled after: told apart without colours too."""
+    """Draw open dots before, filled dots after, to be distinguished without colours too."""
     legend = alt.Legend(title=None, orient="top")
     fill = alt.Scale(domain=list(BEFORE_AFTER), range=[PAPER, BLUE])
     stroke = alt.Scale(domain=list(BEFORE_AFTER), range=[INK, BLUE])
@@ -134,7 +134,7 @@ def _dots(dots: list[dict[str, Any]], *, size: int) -> alt.Chart:
 
 
 def stepped(results: Results) -> list[int]:
-    """The classes whose fitted steps are drawn: believed, and with the largest errors where these are known."""
+    """Return the classes whose steps are drawn: with enough weight, and with the largest known errors."""
     calibrator = results["calibrator"]
     if not {"weights", "values"} <= set(calibrator):
         return []
@@ -144,7 +144,7 @@ def stepped(results: Results) -> list[int]:
 
 
 def steps(results: Results) -> CurveBlock:
-    """What becomes of a probability in each bin, for a few classes."""
+    """Draw the calibrated probability in each bin, for a few classes."""
     calibrator = results["calibrator"]
     curves = {_name(calibrator, place): calibrator["values"][place] for place in stepped(results)}
     text = "; ".join(f"{name} from {values[0]:.2g} to {values[-1]:.2g}" for name, values in curves.items())
@@ -178,7 +178,7 @@ def _name(calibrator: Results, place: int) -> str:
 
 
 def edges(calibrator: Results) -> list[float]:
-    """The edges of the bins of a map: uniform, or equally spaced in the logit where the map has a `reach`.
+    """Return the edges of the bins of a map: uniform, or equally spaced in the logit where the map has a `reach`.
 
     Examples
     --------
@@ -195,7 +195,7 @@ def edges(calibrator: Results) -> list[float]:
 
 
 def _corners(bounds: Sequence[float], values: Sequence[float]) -> list[tuple[float, float]]:
-    """A step function as the corners of its graph, without those in the middle of a run."""
+    """Return the corners of the graph of a step function, without those in the middle of a run."""
     corners = [(bounds[0], values[0])]
     for place, (old, new) in enumerate(pairwise(values), start=1):
         if new != old:

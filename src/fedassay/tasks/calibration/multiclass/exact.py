@@ -1,12 +1,12 @@
-"""The pooled optimum of a scaling calibrator, through sums: what a solver with all rows in one place would find.
+"""Pooled optimum of a scaling calibrator, through sums: the optimum that a solver with all rows would find.
 
 With f(theta) = Σ_i loss_i(theta) + (ridge/2) n ||theta - theta_0||², n the number of rows and theta_0 the identity map,
 every family is convex in theta (`summaries.multiclass.losses`) and the ridge makes f strongly convex: there is one
-minimum, separable data included, and the shift that the softmax does not see stays where it was. A class that no row
+minimum, separable data included, and the shift that does not affect the softmax stays where it was. A class that no row
 has is finite too: vector and matrix scaling make it as improbable as the ridge allows.
 
 Each step asks for one sum over all clients: rows, loss, gradient and (up to 420 parameters) Hessian at the public
-theta. How rows are spread over clients has no influence on the result.
+theta. The distribution of rows over clients has no influence on the result.
 """
 
 from __future__ import annotations
@@ -29,23 +29,23 @@ from fedassay.summaries.multiclass.scaling_maps import LogitMap
 from fedassay.tasks.calibration.multiclass.directions import Curvature, Direction, Hessians, Pairs, ScaleStep
 
 RIDGE = 1e-6
-"""Per row: small against the curvature of any direction that rows say something about."""
+"""Penalty per row: small against the curvature of any direction that rows determine."""
 
 TOLERANCE = 1e-10
-"""A fit ends where the objective can fall by no more than this part of it."""
+"""Part of the objective; a fit ends where the objective can fall by no more."""
 
 NEWTON_SUMS, GRADIENT_SUMS = 40, 400
-"""The most sums that a fit asks for: with Hessians, and without."""
+"""Largest number of sums that a fit asks for: with Hessians, and without."""
 
 _FLOOR = 1e-14
-"""Per row: what rounding leaves of the objective is not searched for."""
+"""Tolerance per row: the objective is not known more exactly, due to rounding."""
 
 _ROUGH, _LARGE = 1e-4, 0.02
-"""Rough sums are right to about 1e-6, per row: a step that is expected to gain this part of a mean loss above 0.02 may
-lead to them, and the step from there is then as good as the last one."""
+"""Thresholds for rough sums, which are right to about 1e-6 per row: a step that is expected to gain this part of a mean
+loss above 0.02 may use them, and the step from there is then as good as the last step."""
 
 _HIDDEN = 100.0
-"""Times the tolerance: what rounding may hide, which is bounded by the ridge alone, and mostly far less."""
+"""Largest hidden decrease, in tolerances: only the ridge bounds it, and it is mostly far less."""
 
 _SUFFICIENT = 1e-4
 _SMALLEST_STEP = 2.0**-40
@@ -53,13 +53,13 @@ _SMALLEST_STEP = 2.0**-40
 
 @dataclass(frozen=True, kw_only=True)
 class Fit:
-    """A fitted map and how it was found.
+    """Fitted map and the record of its fit.
 
-    `loss_before` (to six digits) and `loss` are mean log losses of the rows, at the identity map and at this one;
-    `objective` is the mean loss with the penalty. None is what the way of fitting does not tell. `reason` is empty if
-    the fit converged; otherwise it says why it ended early, and the map is the best one that was seen. `clients` is how
-    many answered, with or without rows in this part, and `sums` how often they were asked. `noise` describes the
-    privacy noise in what the map was computed from.
+    `loss_before` (to six digits) and `loss` are mean log losses of the rows, at the identity map and at this map;
+    `objective` is the mean loss with the penalty. None is a value that the way of fitting does not reveal. `reason` is
+    empty if the fit converged; otherwise it says why it ended early, and the map is the best one found. `clients` is
+    the number that answered, with or without rows in this part, and `sums` the number of times they were asked. `noise`
+    describes the privacy noise in the data of the fit.
     """
 
     map: LogitMap
@@ -74,13 +74,13 @@ class Fit:
 
     @property
     def converged(self) -> bool:
-        """Whether this is the optimum."""
+        """True if this is the optimum."""
         return not self.reason
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class _Seen:
-    """The penalised objective at one theta, per row."""
+    """Penalised objective at one theta, per row."""
 
     theta: Floats
     rows: int
@@ -114,15 +114,15 @@ class _Problem:
         return kind(least=self.family.least, most=LARGEST_PARAMETER, ridge=self.ridge)
 
     def moved(self, here: _Seen, step: Floats) -> Floats:
-        """Rounding may leave the bounds by a digit: what is asked for, and returned, does not."""
+        """Move by a step and clip to the bounds, which rounding may leave by a digit."""
         return np.clip(here.theta + step, self.family.least, LARGEST_PARAMETER)
 
     def roughly(self, decrease: float, value: float) -> bool:
-        """Whether rough sums will do next: while the objective falls by far more than they are wrong."""
+        """Return whether rough sums suffice next: while the objective falls by far more than their error."""
         return self.family.name == "temperature" and value > _LARGE and decrease > _ROUGH * value
 
     def ask(self, theta: Floats, *, rough: bool = False) -> Generator[Step, Released[LossSums], _Seen]:
-        """One sum over all clients; each may spend an equal part of the budget."""
+        """Ask for one sum over all clients; each may spend an equal part of the budget."""
         of = ScalingSums(
             method=self.family.name,
             classes=self.classes,
@@ -160,18 +160,18 @@ class _Problem:
 def fit_exact(
     method: str, classes: int, *, ridge: float = RIDGE, part: Part = Part.ALL
 ) -> Generator[Step, Released[LossSums], Fit]:
-    """The map of this family with the smallest ridge-penalised log loss over all rows. Tasks `yield from` it.
+    """Fit the map of this family with the smallest ridge-penalised log loss over all rows. Tasks `yield from` it.
 
     Guarantee: for every family, the global optimum over its parameters (within ±2^20; for order-preserving scaling, at
     least 1e-6), to 1e-10 of the objective (or 1e-14 per row, if that is more; 100 times that where logits are so large
     that rounding hides curvature), or a `reason`. With up to 420 parameters (temperature; vector scaling of 210
-    classes, matrix scaling of 20) that is what the quadratic model at the last sums says: the decrease it predicts is
+    classes, matrix scaling of 20) the quadratic model at the last sums shows this: the decrease it predicts is
     within the tolerance, or within 100 times that and quadratic convergence, as seen in the last two, makes the next
-    one less than a hundredth of it. That last step is taken too; typically it takes 3 to 8 sums, and what is left is of
-    the order of rounding. With more parameters only gradients are summed (L-BFGS), and the tolerance is met by a bound
+    one less than a hundredth of it. That last step is taken too; typically it takes 3 to 8 sums, and the rest is of the
+    order of rounding. With more parameters only gradients are summed (L-BFGS), and the tolerance is met by a bound
     that strong convexity gives, f - min f <= |gradient|²/(2 ridge n).
 
-    Assumed: all sums are of the same rows. If other clients answer than before, their objective is another one: the
+    Assumed: all sums are of the same rows. If other clients answer than before, their objective differs: the
     step to them is taken as it is.
 
     Edge cases: without rows, the identity map with a reason.
@@ -207,11 +207,11 @@ def fit_exact(
 
 
 def _ends(decrease: float, last: float, tolerance: float, problem: _Problem) -> bool:
-    """Whether the objective is within the tolerance, or will be after the step of this predicted decrease.
+    """Return whether the objective is within the tolerance, or will be after the step of this predicted decrease.
 
-    Newton's method converges quadratically: the next decrease is K times the square of this one, with K as it was from
-    the last one to this one. If that is a hundredth of the tolerance, from a decrease that is small already, another
-    sum would tell nothing new.
+    Newton's method converges quadratically: the next decrease is K times the square of this decrease, with K as it was
+    from the last decrease to this. If that is a hundredth of the tolerance, from a decrease that is small already,
+    another sum would add nothing.
     """
     if decrease <= tolerance or not problem.second_order:
         return decrease <= tolerance
@@ -221,11 +221,11 @@ def _ends(decrease: float, last: float, tolerance: float, problem: _Problem) -> 
 def _improved(
     here: _Seen, direction: Direction, problem: _Problem, left: int
 ) -> Generator[Step, Released[LossSums], tuple[_Seen | None, int]]:
-    """A point on the way with a sufficiently smaller objective, and how many sums it took to find it."""
+    """Find a point on the way with a sufficiently smaller objective, and count the sums it took."""
     size = direction.first
     slope = float(here.gradient @ direction.step)
     rough = problem.roughly(direction.decrease, here.value)
-    # Sums of many numbers are right to some 1e-15 of them, rough ones to 1e-6: less than that is not a rise.
+    # Sums of many numbers are right to some 1e-15 of them, rough sums to 1e-6: less than that is not a rise.
     slack = 1e-5 if here.rough else 1e-14
     for asked in range(1, left + 1):
         there = yield from problem.ask(problem.moved(here, size * direction.step), rough=rough)
@@ -238,10 +238,10 @@ def _improved(
 
 
 def _shorter(start: float, slope: float, end: float, end_slope: float) -> float:
-    """The part of a step that was too long to try next, from values and slopes at both ends of [0, 1].
+    """Return the part to try next of a step that was too long, from values and slopes at both ends of [0, 1].
 
-    Where the cubic through them is smallest, as for smooth functions; if that is next to the start, where the tangents
-    meet: a convex function that has a sharp bend on the way, as with logits of a million, has it there.
+    It is where the cubic through them is smallest, as for smooth functions; if that is next to the start, where the
+    tangents meet: a convex function that has a sharp bend on the way, as with logits of a million, has it there.
     """
     # Nocedal and Wright, Numerical Optimization, 2006, Equation 3.59.
     one = slope + end_slope - 3 * (end - start)
@@ -254,7 +254,7 @@ def _shorter(start: float, slope: float, end: float, end_slope: float) -> float:
 
 
 def _after(here: _Seen, direction: Direction, problem: _Problem) -> _Seen:
-    """Where the last step leads. Its objective was not measured: it is the one that the quadratic model predicts."""
+    """Return the end of the last step, with the objective predicted by the quadratic model, not measured."""
     if not problem.second_order:
         return here
     theta = problem.moved(here, direction.first * direction.step)

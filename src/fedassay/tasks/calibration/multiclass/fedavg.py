@@ -1,13 +1,13 @@
-"""Federated averaging of calibrators: in each round clients fit from where the federation stands, then it moves there.
+"""Federated averaging of calibrators: in each round clients fit from the common parameters, which move to the mean.
 
-    theta <- theta + Σ w_k u_k / Σ w_k,   u_k = what client k's rows make of theta, less theta
+    theta <- theta + Σ w_k u_k / Σ w_k,   u_k = the fit of client k's rows from theta, less theta
 
-With weights of one this is what is published; weighted by rows it is closer to the pooled optimum, which
-`fit_exact` finds and this does not: the mean of optima is not the optimum of the mean.
+With weights of one this is the published method; weighted by rows it is closer to the pooled optimum, which
+`fit_exact` finds and this method does not: the mean of optima is not the optimum of the mean.
 
-Under noise the sum is of clipped updates, and the divisor of unweighted ones is the *expected* number of clients, p·K:
-a count of those who took part would have to be private too, and would gain nothing. Weighted by rows, the noisy sum of
-weights is the divisor, part of the same release.
+Under noise the sum is of clipped updates, and the divisor of unweighted updates is the *expected* number of clients,
+p·K: a count of those that took part would have to be private too, and would gain nothing. Weighted by rows, the noisy
+sum of weights is the divisor, part of the same release.
 """
 
 from __future__ import annotations
@@ -38,27 +38,27 @@ from fedassay.summaries.scored import whole
 from fedassay.tasks.calibration.multiclass.exact import Fit
 
 CLIP = 0.5
-"""Of updates under noise, unless another one is given: the published choice."""
+"""Default clip of updates under noise: the published choice."""
 
 MOST_ROUNDS = 10_000
 NOISIEST = 2.0
-"""In clips, the length of noise in a mean update beyond which a fit makes no sense: no update is longer than one."""
+"""Length of noise in a mean update, in clips, beyond which a fit is useless: no update is longer than 1."""
 
 _LARGEST_EPSILON = 32.0
-"""No larger one is recommended: it would protect nobody, and planning for it takes long where clients are sampled."""
+"""Largest recommended epsilon: a larger epsilon gives no protection and is slow to plan with sampling."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class FederatedAveraging:
-    """A fit by averaging: the map that some rounds lead to, from the identity map.
+    """Fit by federated averaging: the map after some rounds, from the identity map.
 
-    Guarantee: without noise and clip, one round with everybody is the mean of what clients fit by themselves
+    Guarantee: without noise and clip, one round with all clients is the mean of the fits of single clients
     (`local_fit`), to 2^-20 in each parameter. Under noise each round is one release of a sum of updates that clients
     clip, for an equal share of the budget. Parameters stay within the bounds of the method: temperatures within
     [0.05, 20], factors of order-preserving scaling at least 1e-6.
 
-    Edge cases: a round in which nobody has rows changes nothing; if there is no other, the result is the identity map
-    and has a reason.
+    Edge cases: a round in which no client has rows changes nothing; if there is no other, the result is the identity
+    map and has a reason.
 
     Parameters
     ----------
@@ -67,12 +67,12 @@ class FederatedAveraging:
     clip : the L2 norm of an update beyond which it is shortened; None for none without noise, and 0.5 under noise.
     weights : ``clients``, all weigh the same, or ``rows``. Under noise, ``rows`` needs a bound on the rows of a client:
         weights are parts of it.
-    ridge : of the local fits, per row.
-    expected_clients : K, how many clients have rows in this part, as far as is public; all of the setting, by default.
+    ridge : penalty of the local fits, per row.
+    expected_clients : K, the public number of clients with rows in this part; all of the setting, by default.
         Only used under noise.
-    noisiest : a fit whose noise in the mean of one round would be longer than so many clips is refused, as a
-        `UsageError` that says how many rounds and which epsilon would do; infinite for none.
-    noisy : whether what clients send is made for noise: clipped, with weights that can be released.
+    noisiest : largest length, in clips, of the noise in the mean of one round. Beyond it a fit is refused, as a
+        `UsageError` that names a sufficient number of rounds and epsilon; infinite for none.
+    noisy : True if the answers of clients are made for noise: clipped, with weights that can be released.
 
     Reference: McMahan, Ramage, Talwar and Zhang, Learning Differentially Private Recurrent Language Models, 2018,
     Algorithm 1, with the estimator of a fixed denominator (Section 2, f_f).
@@ -109,7 +109,7 @@ class FederatedAveraging:
 
     @property
     def averaged(self) -> Averaged:
-        """The family of maps."""
+        """Family of maps."""
         return AVERAGED[self.method]
 
     @property
@@ -142,11 +142,11 @@ class FederatedAveraging:
 
     @property
     def prepared(self) -> FederatedAveraging:
-        """The same, made for noise where there is some."""
+        """The same averaging, made for noise where there is noise."""
         return replace(self, noisy=replace(self, noisy=True, weights="clients").noise.variance > 0)
 
     def summary(self, theta: Floats) -> ClippedUpdates:
-        """What clients measure in one round."""
+        """Return the summary that clients measure in one round."""
         return ClippedUpdates(
             method=self.method,
             classes=self.classes,
@@ -158,7 +158,7 @@ class FederatedAveraging:
         )
 
     def query(self, theta: Floats) -> Sum[UpdateSums]:
-        """The sum of one round."""
+        """Return the query for the sum of one round."""
         cohort = All() if self.participation == 1 else Sample(rate=self.participation)
         return Sum(of=self.summary(theta), share=1 / self.rounds, cohort=cohort, part=self.part)
 
@@ -169,7 +169,7 @@ class FederatedAveraging:
 
     @cached_property
     def noise(self) -> Noise:
-        """Of a round's sum."""
+        """Noise of a round's sum."""
         return self.setting.noise(self.query(self.start))
 
     @property
@@ -180,7 +180,7 @@ class FederatedAveraging:
 
     @property
     def drowned(self) -> float:
-        """The length of the noise in the mean of one round, in units of what is bearable; infinite if it is refused."""
+        """Ratio of the length of noise in the mean of a round to the largest allowed; infinite if refused."""
         try:
             length = self.spread * math.sqrt(self.averaged.size(self.classes))
         except (UsageError, UnsupportedQuery):
@@ -189,26 +189,26 @@ class FederatedAveraging:
 
     @property
     def bearable_rounds(self) -> int:
-        """How many of the rounds a budget bears: the noise in a mean update is at most half as long as a clip.
+        """Number of the rounds that a budget allows: the noise in a mean update is at most half as long as a clip.
 
-        At least one, whether the budget bears that or not.
+        At least one, even if the budget does not allow it.
         """
         fit = replace(self, noisy=True, weights="clients", noisiest=0.5)
         return self.rounds if fit.drowned <= 1 else max(1, _most_rounds(fit))
 
     def moved(self, theta: Floats, released: Released[UpdateSums]) -> Floats:
-        """Where the round leads: within the bounds of the method."""
+        """Return the parameters after a round, within the bounds of the method."""
         sums = released.value
         if sums.weight is None:
             divisor = self.participation * self.clients
         else:
-            # A sum of weights that is hardly more than its noise says nothing: it must not make updates long.
+            # A sum of weights that hardly exceeds its noise is meaningless: it must not make updates long.
             least = 2 * sums.weight_resolution * math.sqrt(released.noise.variance)
             divisor = max(sums.weight, least)
         return self.averaged.within(theta + sums.total / divisor) if divisor > 0 else theta
 
     def fit(self) -> Generator[Step, Released[UpdateSums], Fit]:
-        """All rounds. Tasks `yield from` it; where noise is all there would be, it is refused."""
+        """Run all rounds. Tasks `yield from` it; refused where noise would dominate."""
         fit = self.prepared
         if fit.noisy and 1 < (drowned := fit.drowned) < math.inf:
             raise UsageError(_too_noisy(fit, drowned))
@@ -246,7 +246,7 @@ def _too_noisy(fit: FederatedAveraging, drowned: float) -> str:
 
 
 def _most_rounds(fit: FederatedAveraging) -> int:
-    """The most rounds that are not too noisy; 0 if there are none."""
+    """Find the largest number of rounds that are not too noisy; 0 if there is none."""
     good, bad = 0, fit.rounds
     while bad - good > 1:
         middle = (good + bad) // 2
@@ -255,7 +255,7 @@ def _most_rounds(fit: FederatedAveraging) -> int:
 
 
 def _least_epsilon(fit: FederatedAveraging, budget: Budget) -> float | None:
-    """The smallest epsilon that is enough, to 5 % and rounded up to two digits; None if there is none up to 32."""
+    """Find the smallest sufficient epsilon up to 32, or None, to 5 % and rounded up to two digits."""
 
     def drowned(epsilon: float) -> float:
         setting = replace(fit.setting, budget=replace(budget, epsilon=epsilon))
@@ -277,7 +277,7 @@ def _least_epsilon(fit: FederatedAveraging, budget: Budget) -> float | None:
 
 
 def _described(fit: FederatedAveraging) -> dict[str, Any]:
-    """What the map was computed from, for the result."""
+    """Describe the noise in the data of the fit, for the result."""
     return {
         "law": fit.noise.law,
         "rounds": fit.rounds,

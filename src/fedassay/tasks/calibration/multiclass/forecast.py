@@ -1,4 +1,4 @@
-"""Forecast of a calibration of logits: the error of a temperature, every method, and what held-out rows will show."""
+"""Forecast of a calibration of logits: temperature error, every method, and held-out intervals."""
 
 from __future__ import annotations
 
@@ -30,25 +30,25 @@ from fedassay.tasks.expectation import PlannedStudy
 from fedassay.tasks.forecast import Details, DetailTable, Forecast, Prediction, half_width
 
 CLASS_TARGETS: Mapping[str, float] = MappingProxyType({"temperature": 0.1, "improvement": 0.05})
-"""Temperature to 10 % (standard error), and a change of the log loss that can be seen."""
+"""Targets: temperature to 10 % (standard error), and a visible change of the log loss."""
 
 PARTICIPATION = 0.1
-"""Of the comparison with sampling, if no other is given: the published one."""
+"""Default participation in the comparison with sampling: the published number."""
 
 SAMPLING = "Sampling saves noise in a round, but the mean is over fewer clients: compare the last column."
 
 _DRAWS = 100
-"""Of the noise in a temperature: shares are searched for, which asks often."""
+"""Number of draws of the noise in a temperature: the search for shares repeats them often."""
 
 _LOOSE = 1.5
-"""Factor by which a bound on the rows of a client exceeds what it has, before that is said."""
+"""Ratio of the bound on a client's rows to its rows, above which a warning is given."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ClassCalibrationForecast(Forecast[CalibrateMulticlass]):
     """The error of a temperature, and the smallest improvement of the log loss that held-out rows will show.
 
-    Other methods than a temperature from one release are judged as if it were one.
+    Other methods than a temperature from one release are judged as if they were that method.
     """
 
     targets: ClassVar[Mapping[str, float | None]] = CLASS_TARGETS
@@ -67,7 +67,7 @@ class ClassCalibrationForecast(Forecast[CalibrateMulticlass]):
         """See `Forecast`."""
         case = self._case(study)
         found: dict[str, Prediction] = {}
-        if "improvement" in names:  # first: it says what cannot be done at all
+        if "improvement" in names:  # first: it refuses what is impossible
             found["improvement"] = Prediction(width=judgement(case, level=self.task.level).visible)
         if "temperature" in names:
             error = temperature_error(case, draws=_DRAWS)
@@ -80,7 +80,7 @@ class ClassCalibrationForecast(Forecast[CalibrateMulticlass]):
         return LogitsStudy.of(study, self.name, self.task.classes)
 
     def details(self, study: PlannedStudy, given: Mapping[str, float]) -> Details:
-        """See `Forecast`: the methods, what ``auto`` does, what held-out rows can show, and what sampling gains."""
+        """See `Forecast`: the methods, the choice of ``auto``, held-out intervals, the gain of sampling."""
         case, rate = self._case(study), self.task.participation
         asked = choices(case, rounds=self.task.rounds, participation=rate)
         shown, error = judgement(case, level=self.task.level), temperature_error(case)
@@ -118,7 +118,7 @@ class ClassCalibrationForecast(Forecast[CalibrateMulticlass]):
 
 
 def reason_of_auto(choice: CalibratorChoice, case: LogitsStudy, error: TemperatureError) -> str:
-    """Say what the default will do, and why; `error` has the questions that a run would ask."""
+    """Explain the choice of the default; `error` has the queries that a run would ask."""
     if choice.solver == ONE_SHOT:
         asked = any(isinstance(query.of, ClientProfiles) for query in error.queries)
         shifts = ", and shifts of the classes as far as they exceed the noise," if asked else ""
@@ -172,7 +172,7 @@ def _held_out(shown: Judgement, rows: float) -> DetailTable:
 
 
 def loose_bound(case: LogitsStudy, *, level: float) -> tuple[str, ...]:
-    """Warn of noise in the judgement that is made for more rows than clients have."""
+    """Warn if noise in the judgement is sized for more rows than clients have."""
     study, protection = case.study, case.study.protection
     each, bound = math.ceil(study.rows / study.expectation.clients), protection.rows_per_client
     if study.budget is None or protection.unit is not Unit.CLIENT or bound is None or bound < _LOOSE * each:

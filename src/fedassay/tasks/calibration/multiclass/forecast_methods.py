@@ -1,4 +1,4 @@
-"""Methods that a calibration of logits can be asked for, each with the noise that enters it and what it costs."""
+"""Methods of calibrating logits, each with the noise that enters it and its cost."""
 
 from __future__ import annotations
 
@@ -29,26 +29,26 @@ from fedassay.tasks.evaluation.typical_model import TypicalClients
 from fedassay.tasks.forecast import DetailTable
 
 CLEAR, DROWNED = 0.5, 2.0
-"""Noise, relative to what a method learns from: usable up to the first, noisy up to the second."""
+"""Thresholds of noise relative to the signal of a method: usable up to the first, noisy up to the second."""
 
 ROWS_PER_PARAMETER = 10
-"""Fewer, and the optimum is one of these rows rather than of the model."""
+"""Rows per parameter below which the optimum describes these rows rather than the model."""
 
 ROWS_ALONE = 10
-"""Of a client that fits by itself: with fewer, what is averaged are fits to next to nothing."""
+"""Rows of a client that fits by itself, below which its fit is nearly meaningless."""
 
 _EXACT_ROWS = 1_000
 
 
 class Usefulness(StrEnum):
-    """Whether a method is of use, in a word.
+    """Usefulness of a method, in a word.
 
-    For what comes from one release: the error of the temperature is within the target; or at least half of what there
-    is to gain will be gained (what is left grows as the square of the error); or less. For averages: the noise in a
+    For methods of one release: the error of the temperature is within the target; or at least half of the possible
+    gain will be reached (the rest grows as the square of the error); or less. For averages: the noise in a
     mean update is at most half as long as the longest update; or up to twice, beyond which a run refuses. For counts:
     the noise in a bin is at most half of the rows of a class that are in a bin on average; or up to twice; or more,
-    which was worse than leaving the model alone wherever it was tried. Without noise, and for averages: whether there
-    are rows enough.
+    which was worse than leaving the model alone wherever it was tried. Without noise, and for averages, it also depends
+    on the number of rows.
     """
 
     USABLE = "usable"
@@ -64,11 +64,11 @@ class PlannedMethod:
 
     Parameters
     ----------
-    parameters : how many numbers are learnt; None for binnings.
-    noise : its law in one release. `deviation` is its standard deviation in the units of `of`.
-    relative : what `usable` goes by: the noise relative to what is learnt from; of the temperature from one release,
+    parameters : number of learnt parameters; None for binnings.
+    noise : law of the noise in one release. `deviation` is its standard deviation in the units of `of`.
+    relative : the number that decides `usable`: the noise relative to the signal; for the temperature from one release,
         its whole error relative to the target.
-    answers, bytes : of one client; None where nothing can be asked, see `reason`. `at_most` if it may be fewer.
+    answers, bytes : numbers of one client; None where nothing can be asked, see `reason`. `at_most` if it may be fewer.
     """
 
     method: str
@@ -88,19 +88,19 @@ class PlannedMethod:
 
     @property
     def title(self) -> str:
-        """Name of the method, with what computes it."""
+        """Name of the method, with its solver."""
         return self.method if self.solver == "counts" else f"{self.method} ({self.solver})"
 
     def costing(self, case: LogitsStudy, queries: Sequence[Query[Any]], times: float) -> PlannedMethod:
-        """The same with the cost of these queries, asked together this often."""
+        """Return the method with the cost of these queries, asked together this number of times."""
         return replace(self, answers=times, bytes=round(times * case.study.bytes_of(*queries)))
 
     def with_few_rows(self, rows: float, what: str) -> PlannedMethod:
-        """The same with the verdict that there are too few rows."""
+        """Return the method with the verdict that there are too few rows."""
         return replace(self, usable=Usefulness.FEW_ROWS, reason=f"there are about {rows:.2g} rows {what}")
 
     def to_row(self) -> dict[str, Any]:
-        """Row of the table of methods."""
+        """Return the row of the table of methods."""
         return {
             "method": self.title,
             "rounds": self.rounds,
@@ -117,7 +117,7 @@ class PlannedMethod:
 
 
 def method_table(methods: Sequence[PlannedMethod]) -> DetailTable:
-    """All methods: the noise that enters, and what one client sends and gets."""
+    """Build the table of all methods: their noise, and the messages of one client."""
     return DetailTable(
         title="The methods: the noise that enters (sd), and what one client sends and gets",
         columns={
@@ -137,7 +137,7 @@ def method_table(methods: Sequence[PlannedMethod]) -> DetailTable:
 def choices(
     case: LogitsStudy, *, rounds: int | None = None, participation: float = 1.0
 ) -> tuple[CalibratorChoice, ...]:
-    """All methods that can be asked, the default first."""
+    """Return all methods that can be asked for, the default first."""
     private = case.study.trust.private
     auto = case.choice(AUTO, AUTO).settled(case.setting)
     by = AVERAGED if private else AUTO
@@ -174,7 +174,7 @@ def _one_shot(
     plain: PlannedMethod, choice: CalibratorChoice, case: LogitsStudy, target: float
 ) -> PlannedMethod:
     error = temperature_error(case, method=choice.method)
-    half_the_gain = abs(math.log(case.model.temperature)) / math.sqrt(2)  # what is left grows as the square
+    half_the_gain = abs(math.log(case.model.temperature)) / math.sqrt(2)  # the loss grows as the square
     return replace(
         plain,
         answers=len(error.queries),
@@ -210,7 +210,7 @@ def _averaging(plain: PlannedMethod, choice: CalibratorChoice, case: LogitsStudy
 
 
 def _counted(plain: PlannedMethod, choice: CalibratorChoice, case: LogitsStudy) -> PlannedMethod:
-    """Isotonic maps and binnings."""
+    """Plan isotonic maps and binnings."""
     queries = queries_of(next(choice.fit(case.setting)))
     times = 1.0 if choice.rounds is None else _times(choice, case)
     plain = plain.costing(case, queries, times)
@@ -239,7 +239,7 @@ def _counted(plain: PlannedMethod, choice: CalibratorChoice, case: LogitsStudy) 
 
 
 def _exact(plain: PlannedMethod, choice: CalibratorChoice, case: LogitsStudy) -> PlannedMethod:
-    """How often clients are asked depends on the rows: about as often as for typical ones."""
+    """Plan an exact fit; the number of queries depends on the rows: about that for typical rows."""
     (query,) = queries_of(next(choice.fit(case.setting)))
     size = len(cast(ScalingSums, query.of).theta)
     newton, each = size <= MOST_NEWTON, case.fit_rows / size
@@ -258,7 +258,7 @@ def _sums(choice: CalibratorChoice, case: LogitsStudy) -> int:
 
 
 def _times(choice: CalibratorChoice, case: LogitsStudy) -> float:
-    """How often a client is asked: a server that draws the cohort does not ask the others."""
+    """Return the number of queries to a client: a server that draws the cohort asks no other client."""
     assert choice.rounds is not None
     return choice.rounds * (1.0 if case.study.trust.clients_sample else choice.participation)
 
@@ -272,7 +272,7 @@ def _by_noise(relative: float, *, clear: float = CLEAR, drowned: float = DROWNED
 
 
 def averaged(choice: CalibratorChoice, case: LogitsStudy) -> tuple[Plan, float]:
-    """The plan of one round, and the standard deviation of the noise in a parameter of the mean update, in clips."""
+    """Return the plan of one round, and the noise deviation in a parameter of the mean update, in clips."""
     averaging = choice.averaged(case.setting, noisiest=math.inf).prepared
     plan = case.setting.plan(averaging.query(averaging.start))
     return plan, averaging.spread / averaging.longest if plan.noise.variance else 0.0
@@ -281,10 +281,10 @@ def averaged(choice: CalibratorChoice, case: LogitsStudy) -> tuple[Plan, float]:
 def sampled_rounds(
     case: LogitsStudy, *, rounds: int | None, participation: float
 ) -> tuple[Mapping[str, Any], ...]:
-    """Noise of the same rounds with all clients, and with those that take part by a secret coin.
+    """Compare the noise of the same rounds with all clients and with those drawn by a secret coin.
 
-    Sampling needs less noise, but the mean is over fewer clients. Nothing where the coin does not count for the
-    guarantee.
+    Sampling needs less noise, but the mean is over fewer clients. The result is empty where the coin does not count for
+    the guarantee.
     """
     if not case.study.trust.clients_sample:
         return ()
@@ -301,7 +301,7 @@ def sampled_rounds(
 
 
 def sampling_table(lines: Sequence[Mapping[str, Any]]) -> DetailTable:
-    """Averaging with and without sampling of clients."""
+    """Build the table of averaging with and without sampling of clients."""
     headings = ("participation", "rounds", "noise of a round / sensitivity", "sd in the mean, clips")
     return DetailTable(
         title="Federated averaging with and without sampling",

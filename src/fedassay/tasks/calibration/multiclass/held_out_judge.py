@@ -1,7 +1,7 @@
-"""The held-out judge of multiclass calibrators: metrics before and after, paired differences, and the verdict.
+"""Held-out judge of multiclass calibrators: metrics before and after, paired differences, and the verdict.
 
-One round trip. The changes are paired (`MapChanges`): both losses are of the same row. What the rows show before and
-after (`ClassStatistics`, without and with the map) is asked beside them.
+One round trip. The changes are paired (`MapChanges`): both losses are of the same row. The statistics of rows before
+and after (`ClassStatistics`, without and with the map) are asked for in the same round trip.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from fedassay.tasks.calibration.calibrate import LOSS_NAMES, CalibrationVerdict,
 from fedassay.tasks.evaluation.multiclass import EvaluateMulticlass
 
 ROUNDING = 1e-9
-"""A mean change below it is what floating point leaves of two ways to compute the same."""
+"""Mean change below which the difference is due to floating-point rounding."""
 
 ORDER_KEPT = "the order of classes does not change"
 
@@ -53,27 +53,27 @@ class Paired:
 
     @property
     def rows(self) -> float:
-        """How many rows there are."""
+        """Number of rows."""
         return float(self.totals.rows.value)
 
     @property
     def wrong(self) -> float:
-        """How many of them the model itself has wrong."""
+        """Number of rows that the model itself has wrong."""
         return float(self.totals.wrong.value)
 
     def variance(self, part: ScaledTotals) -> float:
-        """The privacy variance of a total."""
+        """Return the privacy variance of a total."""
         return part.factor * self.noise.variance
 
     def require_rows(self) -> float:
-        """n, if it can carry a mean and its variance."""
+        """Return n, if it is enough for a mean and its variance."""
         n = enough("held-out rows", self.rows, self.variance(self.totals.rows))
         if n < 2:
             raise Undefined("there are fewer than 2 held-out rows")
         return n
 
     def mean(self, change: Change) -> Estimate:
-        """The mean change of a row. Squares were rounded toward zero: the variance makes up for it."""
+        """Estimate the mean change of a row. The variance corrects for squares rounded toward zero."""
         n = self.require_rows()
         v = float(change.first.value) / n
         square = float(change.second.value) / n + change.second.resolution
@@ -85,7 +85,7 @@ class Paired:
         )
 
     def differences(self, *, level: float) -> dict[str, Metric]:
-        """Changes of all metrics, after less before."""
+        """Estimate the changes of all metrics, after less before."""
         return {
             "log_loss": loss_change(self, "loss", level=level),
             "brier_score": loss_change(self, "brier", level=level),
@@ -93,7 +93,7 @@ class Paired:
         }
 
     def skewness(self, change: Change) -> float:
-        """γ of the changes of single rows; 0 if cubes were not asked for or are too small to be told from rounding."""
+        """Compute γ of the changes of single rows; 0 if cubes were not asked for or are within rounding."""
         n = self.rows
         scale = math.pow(self.mean(change).sampling_variance * (n - 1), 1.5)
         if change.third is None or change.third.resolution > 0.1 * scale:
@@ -107,7 +107,7 @@ _BOUNDS = {"loss": LARGEST_LOSS, "brier": LARGEST_BRIER}
 
 @estimator
 def loss_change(paired: Paired, name: str, *, level: float = LEVEL) -> Metric:
-    """Of the mean log ``loss`` or ``brier`` score; below 0 if the map helps.
+    """Estimate the change of the mean log ``loss`` or ``brier`` score; below 0 if the map helps.
 
     ``bound`` is in the details if changes of single rows were cut at it.
     """
@@ -121,10 +121,10 @@ def loss_change(paired: Paired, name: str, *, level: float = LEVEL) -> Metric:
 
 
 def skewed_interval(estimate: Estimate, skewness: float, rows: float, *, level: float) -> tuple[float, float]:
-    """The interval of a mean of skewed numbers, without noise.
+    """Compute the interval of a mean of skewed numbers, without noise.
 
-    Most rows change a little, the few that the model has wrong change a lot, and the other way: with the normal
-    interval, a calibrator that is no better would be called better far more often than it says. Measured, where it
+    Most rows change a little, and the few that the model has wrong change a lot in the other direction. With the normal
+    interval, a calibrator that is no better would be called better far more often than stated. Measured, where it
     should be 2.5 %: 14 % with 7 wrong rows of 50 and 7 % with 27 of 200; with this interval 8 % and 3 %.
 
     t is Studentised; g(t) = t + a t²/3 + a² t³/27 + a/6 with a = γ/√n is normal up to terms of order 1/n and has the
@@ -145,13 +145,13 @@ def skewed_interval(estimate: Estimate, skewness: float, rows: float, *, level: 
         return x if abs(a) < 1e-9 else 3 * (math.cbrt(1 + a * (x - a / 6)) - 1) / a
 
     low, high = (estimate.value - estimate.standard_error * inverse(x) for x in (z, -z))
-    # Where skewness is extreme the interval can leave its own estimate out.
+    # Where skewness is extreme the interval may not hold its own estimate.
     return min(low, estimate.value), max(high, estimate.value)
 
 
 @estimator
 def accuracy_change(paired: Paired, *, level: float = LEVEL) -> Metric:
-    """Of the share of rows that are right: exactly 0 where the map keeps the order of classes.
+    """Estimate the change of the share of correct rows: exactly 0 where the map keeps the order of classes.
 
     The interval adds half a row to each of the four pairs of right and wrong, so that it has some width where no row
     has changed. Reference: Agresti and Min, Simple Improved Confidence Intervals for Comparing Matched Proportions,
@@ -172,13 +172,13 @@ def accuracy_change(paired: Paired, *, level: float = LEVEL) -> Metric:
     return estimate.metric(value, (max(-1.0, low), min(1.0, high)), level=level)
 
 
-# --- whether to use a multiclass calibrator -----------------------------------------------------------------
+# --- recommendation of a multiclass calibrator --------------------------------------------------------------
 
 LARGEST_FALL = 0.01
-"""Of the accuracy: a calibrator that loses more is not recommended, whatever else it does."""
+"""Largest fall of the accuracy: a calibrator that loses more is never recommended."""
 
 FEWEST_ROWS = 10
-"""Held-out rows that the model has right, and as many that it has wrong: intervals of fewer mean nothing."""
+"""Smallest number of held-out rows that are right, and also wrong: intervals of fewer mean nothing."""
 
 _CLEAR = 2.0
 _MORE = "more held-out rows or a larger epsilon would help"
@@ -229,7 +229,7 @@ def verdict(differences: Mapping[str, Metric], paired: Paired) -> CalibrationVer
 
 
 def _too_few(paired: Paired) -> str:
-    """Which rows there are too few of, if so; noise has the benefit of two standard deviations."""
+    """Name the rows that are too few, if any; two standard deviations of noise are allowed for."""
     counts = {"right": paired.rows - paired.wrong, "wrong": paired.wrong}
     slack = _CLEAR * math.sqrt(paired.variance(paired.totals.wrong) + paired.variance(paired.totals.rows))
     for name, count in counts.items():
@@ -242,7 +242,7 @@ def _too_few(paired: Paired) -> str:
 
 
 def _why(metric: Metric) -> str:
-    """What most of the uncertainty is, and what would help."""
+    """Name the main part of the uncertainty, and a remedy."""
     if (metric.privacy or 0.0) > (metric.sampling or 0.0):
         return f"; most of the uncertainty is privacy noise, {_MORE}"
     return "; more held-out rows would tell more"
@@ -252,16 +252,16 @@ def _changes(losses: Mapping[str, Metric]) -> str:
     return " and the ".join(f"{LOSS_NAMES[name]} {change_of(metric)}" for name, metric in losses.items())
 
 
-# --- what a multiclass calibrator does to held-out rows -----------------------------------------------------
+# --- effect of a multiclass calibrator on held-out rows -----------------------------------------------------
 
 PAIRED = 0.7
-"""The share of the changes, if the rest is asked too: a private judgement is about the verdict first."""
+"""Share of the changes, if the rest is asked too: a private judgement is about the verdict first."""
 
 WORTH = 20.0
-"""Standard deviations of noise that the rows must be able to amount to: below, shares of rows err by more than 5 %."""
+"""Smallest bound on the rows, in standard deviations of noise: below, shares of rows err by more than 5 %."""
 
 LOSS_BOUND, BRIER_BOUND = 2.0, 1.0
-"""What the change of a row counts at most under noise, which grows with them.
+"""Bounds on the change of a row under noise, which grows with them.
 
 The best temperatures of ten models of images change the log loss of a row by up to 7.5 and its Brier score by up to
 0.6. With the bound 2 the mean change of the log loss is largest against its noise; with 0.5 its sign turns, as most
@@ -275,7 +275,7 @@ METRICS = (
     "log_loss",
     "accuracy",
 )
-"""What is shown before and after."""
+"""Metrics that are shown before and after."""
 
 _NOT_ASKED = (
     "not asked for: they would drown in privacy noise even if all rows were held out; "
@@ -285,17 +285,17 @@ _NOT_ASKED = (
 
 @dataclass(frozen=True, kw_only=True)
 class Judging:
-    """A map, judged on held-out rows. A task yields `queries` and hands what comes back to `results`.
+    """Judgement of a map on held-out rows. A task yields `queries` and passes the releases to `results`.
 
     Parameters
     ----------
     map : the calibrator; a constant here, as the rows that it was fitted to are other units.
-    buckets : of the calibration errors and the reliability curves, of equal width.
+    buckets : number of buckets, of equal width, of the calibration errors and the reliability curves.
     level : the confidence level of all intervals.
 
-    Guarantee: the shares sum to 1, all of held-out rows. Without noise everything equals what the pooled rows show.
-    Under noise the changes of single rows are bounded (`LOSS_BOUND`, `BRIER_BOUND`) and get most of the budget; where a
-    public bound on the rows says that before and after would drown, all of it. Rows are assumed independent, for
+    Guarantee: the shares sum to 1, all of held-out rows. Without noise all results equal those of the pooled rows.
+    Under noise the changes of single rows are bounded (`LOSS_BOUND`, `BRIER_BOUND`) and get most of the budget; where
+    noise would hide before and after, by a public bound on the rows, all of it. Rows are assumed independent, for
     intervals.
     """
 
@@ -307,7 +307,7 @@ class Judging:
         self._evaluation()  # refuses bad values before any row is read
 
     def queries(self, setting: Setting) -> tuple[Query[Any], ...]:
-        """The changes, and what rows show before and after: three queries, or one, for one round trip."""
+        """Return the queries of the changes and of before and after: three, or one, for one round trip."""
         noisy = self._noisy_changes(setting)
         statistics = ClassStatistics(classes=self.map.width, bins=self.buckets)
         if setting.noise(_sum(noisy, PAIRED)).variance == 0:
@@ -340,7 +340,7 @@ class Judging:
         return _sum(before, (1 - PAIRED) / 2), _sum(after, (1 - PAIRED) / 2)
 
     def results(self, released: tuple[Released[Any], ...]) -> dict[str, Any]:
-        """Everything about the held-out rows that results of a calibration hold, as plain JSON."""
+        """Return the part of the results of a calibration about the held-out rows, as plain JSON."""
         changes, *both = released
         paired = Paired(totals=changes.value, noise=changes.noise)
         differences = paired.differences(level=self.level)
@@ -360,7 +360,7 @@ class Judging:
         return EvaluateMulticlass(classes=self.map.width, buckets=self.buckets, height=0, level=self.level)
 
     def _unseen(self) -> dict[str, Any]:
-        """What an evaluation says of rows that were not asked."""
+        """Return the results of an evaluation of rows that were not asked for."""
         nothing = undefined(_NOT_ASKED, level=self.level).to_json()
         return {
             **dict.fromkeys(METRICS, nothing),
@@ -406,18 +406,21 @@ def _sum(of: Summary[Any], share: float) -> Sum[Any]:
 
 
 def _rows(setting: Setting) -> int:
-    """The most that one client can have."""
+    """Return the largest number of rows of one client."""
     return setting.protection.rows_per_client or LARGEST_ROWS_PER_CLIENT
 
 
 def _bits(setting: Setting, weight: int) -> int:
-    """Of the only digit under noise: as fine as totals over so many clients allow, a row weighing up to this much."""
+    """Return the bits of the only digit under noise: as fine as totals over all clients allow.
+
+    A row weighs up to `weight`.
+    """
     room = TOTAL_BITS - (_rows(setting) * weight * setting.clients).bit_length()
     return max(2, min(MOST_BITS, room))
 
 
 def _missing(classes: list[str], rows: float) -> list[str]:
-    """Which classes no held-out row has."""
+    """Name the classes that no held-out row has."""
     if not classes or rows <= 0:
         return []
     if len(classes) == 1:

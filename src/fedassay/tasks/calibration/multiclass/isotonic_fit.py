@@ -1,12 +1,12 @@
-"""Isotonic calibration of each class, held by the temperature where rows are few: everything from one round.
+"""Isotonic calibration of each class, shrunk to the temperature where rows are few: all from one round.
 
-In the same round come the histograms of every class's probability, on logit-spaced bins, and the curves that give the
+The same round collects the histograms of every class's probability, on logit-spaced bins, and the curves that give the
 pooled temperature. For each class the share of positives is made non-decreasing in its probability (pool adjacent
-violators); a class with n_j rows is believed with weight n_j/(n_j + 50), the rest is the temperature's. Only pooled
-sums enter: how rows are spread over clients has no influence.
+violators); a class with n_j rows has weight n_j/(n_j + 50), and the temperature has the rest. Only pooled
+sums enter: the distribution of rows over clients has no influence.
 
-Why not a binning with equal widths: most probabilities of a sharp model are next to 0 and 1, where such bins see
-nothing; of all that was compared (docs/experiments/multiclass.md), the spacing of the bins mattered most.
+Why not a binning with equal widths: most probabilities of a sharp model are next to 0 and 1, where such bins have no
+resolution; of all that was compared (docs/experiments/multiclass.md), the spacing of the bins mattered most.
 """
 
 from __future__ import annotations
@@ -29,21 +29,21 @@ from fedassay.tasks.calibration.multiclass.exact import Fit
 from fedassay.tasks.calibration.multiclass.one_shot import EXACT_GRID, exact_fit
 
 HEIGHT, REACH = 8, 16.0
-"""256 bins of logits within ±16; fewer for many classes."""
+"""Height and reach: 256 bins of logits within ±16; fewer for many classes."""
 
 MOST_NUMBERS = 1 << 17
 
 PRIOR_ROWS = 50.0
-"""A class with so many rows is believed half."""
+"""Number of rows with which a class has weight one half."""
 
 FEWEST_ROWS = 1000
-"""With fewer rows in all, the temperature alone was at least as good."""
+"""Number of rows in all below which the temperature alone was at least as good."""
 
 
 def fit_isotonic(
     classes: int, setting: Setting, *, part: Part = Part.FIT
 ) -> Generator[Step, tuple[Released[Any], Released[Any]], Fit]:
-    """The map, from one round over all clients. Tasks `yield from` it.
+    """Fit the map, from one round over all clients. Tasks `yield from` it.
 
     Guarantee: it depends on the pooled rows only. With fewer than 1,000 of them, or none, every weight is zero and the
     map is the pooled temperature.
@@ -65,7 +65,7 @@ def fit_isotonic(
 
 
 def isotonic_of(curves: Released[Curves], histograms: Sequence[LabelledHistogram], classes: int) -> Fit:
-    """The map that these exact totals give."""
+    """Return the map that these exact totals give."""
     scaled = exact_fit(curves, classes)
     assert isinstance(scaled.map, Temperature)
     rows = scaled.rows or 0
@@ -87,7 +87,7 @@ def isotonic_of(curves: Released[Curves], histograms: Sequence[LabelledHistogram
 
 
 def _rising(histogram: LabelledHistogram) -> Floats:
-    """The non-decreasing shares of positives next to those seen, by rows; empty bins say what the one below says."""
+    """Fit non-decreasing shares of positives, weighted by rows; empty bins copy the bin below."""
     positives = histogram.positives.astype(np.float64)
     rows = positives + histogram.negatives
     seen = np.flatnonzero(rows > 0)

@@ -1,27 +1,27 @@
-"""The temperature from one release: curves of the log loss on a public grid, so that a budget is not split over rounds.
+"""Temperature from one release: curves of the log loss on a public grid, so that a budget is not split over rounds.
 
-Without noise the pooled temperature follows to many digits from derivatives on the grid. Under noise it is what the
-released curve says beyond the noise (`curve_minimum`).
+Without noise the pooled temperature follows to many digits from derivatives on the grid. Under noise it is
+estimated from the released curve beyond the noise (`curve_minimum`).
 
-Where the mean curve of the log loss is lowest, from a noisy sum of curves: a cubic with a prior.
+Minimum of the mean curve of the log loss, from a noisy sum of curves: a cubic with a prior.
 
-The prior says how the curves of networks look, and that the model is best left as it is: where noise says more than
-rows, nothing happens.
+The prior states the usual shape of the curves of networks, and that the model is best left as it is: where noise
+exceeds the signal of the rows, nothing changes.
 
-A temperature and shifts of the classes from one release, for whole clients: vector scaling that noise has room for.
+Temperature and shifts of the classes from one release, for whole clients: vector scaling that tolerates noise.
 
 A model can find some classes too probable for all clients together, which no temperature repairs. The mean r of p - e_y
 shows it. Shifts of the logits by b change the mean log loss by r·b + b'Hb/2, to second order, with H the mean of
-diag(p) - pp'. Each line of 2 diag(p(1 - p)) - (diag(p) - pp') has p_j(1 - p_j) on the diagonal and as much beside it,
+diag(p) - pp'. Each line of 2 diag(p(1 - p)) - (diag(p) - pp') has p_j(1 - p_j) on the diagonal and as much off it,
 so that it is positive semidefinite (Gershgorin), and b'Hb ≤ 2 Σ v_j b_j² with v the mean of p(1 - p). Along b = -αr
 this bound is lowest at
 
     α = 1/(2Q),   Q = Σ r_j² v_j / Σ r_j²,
 
-a step that to second order never makes the loss larger, whichever classes hold the uncertainty. Where only pairs of
-classes are confused it is Newton's; where many are alike it is half of it, and gains three quarters as much. Q is a
-mean over classes, in which noise averages out. The step is shrunk by the part of |r|² that noise, or a chance selection
-of clients, accounts for (James and Stein, 1961, the positive part).
+a step that to second order never makes the loss larger, for any distribution of the uncertainty over classes. Where
+only pairs of classes are confused it is Newton's; where many are alike it is half of it, and gains three quarters as
+much. Q is a mean over classes, in which noise averages out. The step is shrunk by the part of |r|² that noise, or a
+chance selection of clients, accounts for (James and Stein, 1961, the positive part).
 """
 
 from __future__ import annotations
@@ -62,52 +62,55 @@ from fedassay.summaries.multiclass.loss_curves import (
 from fedassay.summaries.multiclass.scaling_maps import Temperature, VectorScaling
 from fedassay.tasks.calibration.multiclass.exact import RIDGE, Fit
 
-# --- where the mean curve of the log loss is lowest ---------------------------------------------------------
+# --- minimum of the mean curve of the log loss --------------------------------------------------------------
 
 
 STEP = math.log(2) / 4
 POINTS = 9
 LOWEST = -13 * math.log(2) / 8
-"""Nine points, log s from -1.13 to 0.26. Narrow, because noise is for the whole curve: models that are calibrated after
-the fact are mostly too sure of themselves, with s between 0.4 and 1."""
+"""Lowest of nine points, log s from -1.13 to 0.26. The grid is narrow, because noise is for the whole curve: models
+that are calibrated after the fact are mostly over-confident, with s between 0.4 and 1."""
 
 PRIOR_MEAN = np.array([0.0, 2.0, -1.0])
 PRIOR_SD = np.array([1.5, 0.5, 0.5])
-"""Of the coefficients of t, t², t³ in the mean curve, in units of its norm per point. The mean is lowest at t = 0."""
+"""Prior deviations of the coefficients of t, t², t³ in the mean curve, in units of its norm per point.
+
+The mean is lowest at t = 0.
+"""
 
 MISFIT = 0.03
-"""What a cubic does not describe of a mean curve, as a standard deviation per point."""
+"""Misfit of a cubic to a mean curve, as a standard deviation per point."""
 
 STANDS_OUT = 1.0
-"""The gain that a temperature promises must be one standard deviation of it; else there is none."""
+"""Smallest gain of a temperature, in standard deviations of the gain; else none is applied."""
 
 
 _ROUNDING = 1e-9
 
 BEYOND = "the best temperature is beyond the grid"
-"""The reason of a fit that ends where its grid does."""
+"""Reason of a fit that ends at an end of its grid."""
 
 
 def grid_from(lowest: float = LOWEST) -> tuple[float, ...]:
-    """The inverse temperatures of a curve under noise, rising from this log s."""
+    """Return the inverse temperatures of a curve under noise, rising from this log s."""
     return tuple(math.exp(lowest + STEP * place) for place in range(POINTS))
 
 
 def grid_around(t: float) -> tuple[float, ...]:
-    """The same, with this log s in the middle."""
+    """Return the inverse temperatures of a curve under noise, with this log s in the middle."""
     return grid_from(t - POINTS // 2 * STEP)
 
 
 def lowest_point(curves: Curves, deviation: float, *, around: float = 0.0) -> float:
-    """Log s where the mean curve is lowest, within the grid; `around` where noise leaves nothing to see.
+    """Find log s where the mean curve is lowest, within the grid; `around` where noise hides the curve.
 
     Parameters
     ----------
-    deviation : of the noise in each of `curves.losses`.
-    around : where the curve is expected to be lowest.
+    deviation : standard deviation of the noise in each of `curves.losses`.
+    around : log s at which the curve is expected to be lowest.
 
-    The curve itself says how long it is: clients that have few rows, or disagree, add up to less than their number. As
-    noise makes it longer, it is believed only by the part of its squared length that noise does not explain (the
+    The length of the curve is taken from the curve: clients that have few rows, or disagree, add up to less than their
+    number. As noise makes it longer, only the part of its squared length that noise does not explain is used (the
     positive part, as in James and Stein, 1961).
     """
     points = len(curves.grid)
@@ -128,13 +131,13 @@ def lowest_point(curves: Curves, deviation: float, *, around: float = 0.0) -> fl
 
 
 def beyond(curves: Curves, t: float) -> str:
-    """`BEYOND` if this lowest point is an end of the grid, up to rounding; else empty."""
+    """Return `BEYOND` if this lowest point is an end of the grid, up to rounding; else empty."""
     ends = np.log(curves.grid[[0, -1]])
     return BEYOND if float(np.abs(ends - t).min()) < _ROUNDING else ""
 
 
 def _cubic(t: Floats, heights: Floats, deviation: float) -> tuple[Floats, Floats]:
-    """The posterior mean of the coefficients, and their covariance. Only the shape of a curve counts, not its level."""
+    """Return the posterior mean and covariance of the coefficients; the level of a curve does not count."""
     powers = np.stack([t, t**2, t**3], axis=1)
     design, prior = powers - powers.mean(axis=0), np.diag(PRIOR_SD**2)
     v = design @ prior @ design.T + (deviation**2 + MISFIT**2) * np.eye(len(t))
@@ -145,24 +148,24 @@ def _cubic(t: Floats, heights: Floats, deviation: float) -> tuple[Floats, Floats
 # --- the temperature from one release -----------------------------------------------------------------------
 
 EXACT_GRID = tuple(2.0 ** (k / 2) for k in range(-10, 11))
-"""Without noise: inverse temperatures from 1/32 to 32, two for each doubling."""
+"""Inverse temperatures without noise: from 1/32 to 32, two for each doubling."""
 
 NARROW = 0.02
-"""If noise is below this, relative to all clients, for half the budget, a second release looks closer."""
+"""Noise for half the budget, relative to all clients, below which a second release refines the first."""
 
 FEW_ROWS = 10
-"""Clients of up to so many rows speak row by row."""
+"""Number of rows up to which a client contributes row by row."""
 
 
 def fit_one_shot(
     classes: int, setting: Setting, *, clients: float, part: Part = Part.FIT
 ) -> Generator[Step, Released[Curves], Fit]:
-    """The temperature, from one release, or from two where the budget is large. Tasks `yield from` it.
+    """Fit the temperature, from one release, or from two where the budget is large. Tasks `yield from` it.
 
     Guarantee: without noise it is the inverse temperature that `fit_exact` finds, to about 1e-8 (within 1/32 and 32;
     if it is beyond, the nearer end, and a reason). Under noise every client is asked once, or twice where the budget is
-    large enough to look closer; shares of the budget add up to one. An end of the grid comes with a reason, too. Where
-    noise is all there is, the map is the identity, or nearly so.
+    large enough to refine; shares of the budget add up to one. An end of the grid comes with a reason, too. Where
+    noise dominates, the map is the identity, or nearly so.
 
     Parameters
     ----------
@@ -190,9 +193,9 @@ def fit_one_shot(
 
 
 def _bounded(classes: int, setting: Setting) -> LossCurves:
-    """Directions of clients, where these are protected and have rows enough for one, else curves of rows.
+    """Return directions of clients, where these are protected and have enough rows for one, else curves of rows.
 
-    These are as fine as totals over so many clients allow.
+    Curves of rows are as fine as totals over this number of clients allow.
     """
     grid = grid_from()
     if has_directions(setting):
@@ -204,9 +207,9 @@ def _bounded(classes: int, setting: Setting) -> LossCurves:
 
 
 def has_directions(setting: Setting) -> bool:
-    """Whether clients are protected as a whole and may have more than a few rows.
+    """Return whether clients are protected as a whole and may have more than a few rows.
 
-    One row alone would always say "surer" or "less sure", with full voice: the direction of a client is worth something
+    One row alone would always give "surer" or "less sure" with full weight: the direction of a client is informative
     only if its rows have been averaged. Where clients have few rows, bounding each of them costs no more.
     """
     bound = setting.protection.rows_per_client
@@ -214,7 +217,7 @@ def has_directions(setting: Setting) -> bool:
 
 
 def exact_fit(released: Released[Curves], classes: int) -> Fit:
-    """The pooled temperature, from exact curves."""
+    """Compute the pooled temperature from exact curves."""
     curves = released.value
     assert curves.slopes is not None
     assert curves.second is not None
@@ -247,7 +250,7 @@ def exact_fit(released: Released[Curves], classes: int) -> Fit:
 
 
 def _bottom(t: Floats, known: Floats, place: int) -> float:
-    """Where a function is lowest whose slope rises through zero between the points `place` - 1 and `place`.
+    """Find the minimum of a function whose slope rises through zero between the points `place` - 1 and `place`.
 
     `known` holds, for each point, the value and the first two derivatives. By log s the loss bends as slowly for large
     logits as for small ones, so that one polynomial through all that is known at four points around is right to nine
@@ -267,17 +270,17 @@ def _bottom(t: Floats, known: Floats, place: int) -> float:
 
 
 def _planned(setting: Setting, query: Sum[Any]) -> float:
-    """The standard deviation of the noise that a query would get."""
+    """Return the standard deviation of the noise that a query would get."""
     return math.sqrt(setting.noise(query).variance)
 
 
 def _deviation(released: Released[Curves]) -> float:
-    """Of the noise in each point of the curve."""
+    """Return the standard deviation of the noise in each point of the curve."""
     return math.sqrt(released.noise.variance) * released.value.unit
 
 
 def _described(released: Released[Curves], clients: float | None) -> dict[str, Any]:
-    """The noise in each point, as a part of all clients agreeing, or in rows of the largest norm."""
+    """Describe the noise in each point, relative to all clients agreeing, or in rows of the largest norm."""
     deviation = _deviation(released)
     return {
         "law": released.noise.law,
@@ -288,27 +291,27 @@ def _described(released: Released[Curves], clients: float | None) -> dict[str, A
 # --- a temperature and shifts of the classes from one release -----------------------------------------------
 
 LARGEST_SHIFT = 1.0
-"""Of a logit: a factor of e in the odds of a class. More is never done for so little evidence."""
+"""Largest shift of a logit: a factor of e in the odds of a class. The evidence never justifies more."""
 
 LOUDEST = 0.25
-"""Noise may be as long as this part of a vector that all clients agree on. Clients with few rows, or with few classes,
-agree by less than that."""
+"""Largest noise, relative to a vector that all clients agree on. Clients with few rows, or with few classes, agree by
+less than that."""
 
 LOUDEST_CURVE = 0.05
-"""Nor may the noise in each entry be more than this part of all clients: the temperature shares the norm."""
+"""Largest noise in each entry, relative to all clients: the temperature shares the norm."""
 
 UNSURE = 0.5
-"""Standard deviations of Q that are added to it."""
+"""Number of standard deviations of Q that are added to it."""
 
 
 def fit_shifted(
     classes: int, setting: Setting, *, clients: float, part: Part = Part.FIT
 ) -> Generator[Step, Released[Any], Fit]:
-    """The map, from one release, or from two where the budget is large. Tasks `yield from` it.
+    """Fit the map, from one release, or from two where the budget is large. Tasks `yield from` it.
 
     Guarantee: shares of the budget add up to one. The map is a `Temperature`, which keeps the order of classes, unless
-    shifts of the classes are longer than noise makes them; then it is softmax(s z + b). Where noise would drown shifts,
-    which is public, nobody is asked for them: the whole budget goes to the temperature (`fit_one_shot`).
+    shifts of the classes are longer than noise makes them; then it is softmax(s z + b). Where noise would hide shifts,
+    which is public, no client is asked for them: the whole budget goes to the temperature (`fit_one_shot`).
 
     Parameters
     ----------
@@ -343,7 +346,7 @@ def fit_shifted(
 
 
 def _drowned(deviation: float, classes: int, clients: float) -> bool:
-    """Whether noise of this deviation in each entry leaves too little to see."""
+    """Return whether noise of this deviation in each entry hides too much."""
     if deviation > LOUDEST_CURVE * clients * UNITS:
         return True
     unit = LARGEST_MOMENTS / (UNITS * math.sqrt(PARTS[1]))
@@ -351,15 +354,15 @@ def _drowned(deviation: float, classes: int, clients: float) -> bool:
 
 
 def _squares(classes: int, deviation: float, clients: float) -> float:
-    """What the squared length of the mean excess is expected to be where there is none.
+    """Return the expected squared length of the mean excess where there is no excess.
 
-    Clients differ, too: the mean of as many vectors varies by at most their squared norm, divided by their number.
+    Clients differ, too: the mean of that many vectors varies by at most their squared norm, divided by their number.
     """
     return (classes - 1) * deviation**2 + LARGEST_MOMENTS**2 / clients
 
 
 def shifts_of(profiles: Profiles, deviation: float, clients: float) -> Floats:
-    """The shifts that released profiles speak for, with noise of this deviation in each entry; zeros if it may be all.
+    """Estimate shifts from released profiles, with noise of this deviation in each entry; zeros if noise explains all.
 
     Examples
     --------

@@ -1,6 +1,6 @@
-"""Rehearsal of a calibration of logits: its flows are asked as in a run, and answered by typical clients.
+"""Rehearsal of a calibration of logits: its flows are run as usual, and answered by typical clients.
 
-Questions, noise and everything that is computed from answers are the task's own; only the rows are made up
+Queries, noise and all computations on answers are the task's own; only the rows are synthetic
 (`evaluation.typical_model`).
 """
 
@@ -33,21 +33,21 @@ from fedassay.tasks.expectation import PlannedStudy
 from fedassay.tasks.forecast import half_width
 
 DRAWS = 200
-"""Standard deviations are then right to 5 %."""
+"""Number of draws of the noise, with which standard deviations are right to 5 %."""
 
 _SEED = 7004
 
 
 @dataclass(frozen=True, kw_only=True)
 class LogitsStudy:
-    """Planned study of a model with several classes: which rows fit its calibrator, and which judge it."""
+    """Planned study of a model with several classes: rows that fit its calibrator, and rows that judge it."""
 
     study: PlannedStudy
     model: TypicalModel
 
     @classmethod
     def of(cls, study: PlannedStudy, task: str, classes: int | None = None) -> LogitsStudy:
-        """The model that the study expects."""
+        """Make the planned study with the model that the study expects."""
         return cls(study=study, model=TypicalModel.of(study.expectation, task, classes))
 
     @property
@@ -62,7 +62,7 @@ class LogitsStudy:
 
     @property
     def held_out_rows(self) -> float:
-        """Number of rows that judge it."""
+        """Number of rows that judge the calibrator."""
         return self.study.rows * self.study.part_of(Part.HELD_OUT)
 
     @property
@@ -79,27 +79,27 @@ class LogitsStudy:
 
     @property
     def typical_clients(self) -> float:
-        """Number of them that have as much to say as those of the fit part.
+        """Number of typical clients with the same total contribution as those of the fit part.
 
-        Where noise protects clients, each says at most so much, however many rows it has.
+        Where noise protects clients, the contribution of each is bounded, for any number of rows.
         """
         clients = max(1.0, self.fit_rows / self.each)
         bounded = self.study.trust.private and self.setting.protection.unit is Unit.CLIENT
         return clients if bounded else clients * self.each / self.typical.each
 
     def choice(self, method: ClassMethod, solver: Any, **others: Any) -> CalibratorChoice:
-        """A method that could be asked for."""
+        """Return a method that could be asked for."""
         given = {"holdout": self.study.holdout, **others}
         return CalibratorChoice(classes=self.model.classes, method=method, solver=solver, **given)
 
 
 def queries_of(step: Step) -> tuple[Query[Any], ...]:
-    """Queries of one step."""
+    """Return the queries of one step."""
     return step if isinstance(step, tuple) else (step,)
 
 
 def drive(flow: Generator[Step, Any, Fit], answer: Callable[[Query[Any]], Released[Any]]) -> Fit:
-    """Ask all that a flow asks, one query a step."""
+    """Answer all queries of a flow, one query a step, and return its fit."""
     step = next(flow)
     while True:
         assert isinstance(step, Query), "a scaling is fitted with one question at a time"
@@ -116,8 +116,8 @@ def drive(flow: Generator[Step, Any, Fit], answer: Callable[[Query[Any]], Releas
 class TemperatureError:
     """Distance of log s from that of all rows in one place: standard deviations, and a systematic part.
 
-    A number of 0.1 is about 10 % of the temperature. `bias` is what bounding clients, and holding on to the identity
-    where noise is large, do on average. `queries` are the releases it comes from, `noises` their noise.
+    A number of 0.1 is about 10 % of the temperature. `bias` is the mean effect of bounding clients, and of shrinking to
+    the identity where noise is large. `queries` are the releases it comes from, `noises` their noise.
     """
 
     sampling: float
@@ -138,20 +138,20 @@ def temperature_error(
 ) -> TemperatureError:
     """Predict the error of the temperature from one release (or two), by drawing the noise.
 
-    Without noise it is that of the pooled temperature. Only the noise of the last release is drawn; the one before, if
-    there is one, only says where to look, and is taken as it will be on average. Rows make the pooled temperature vary;
-    under noise it varies about as much.
+    Without noise it is that of the pooled temperature. Only the noise of the last release is drawn; the release before,
+    if there is one, only locates the minimum, and is taken as it will be on average. Rows make the pooled temperature
+    vary; under noise it varies about as much.
 
     Parameters
     ----------
-    method : ``temperature``, ``vector`` (with shifts of the classes; for whole clients) or what ``auto`` makes of it.
+    method : ``temperature``, ``vector`` (with shifts of the classes; for whole clients) or the choice of ``auto``.
     """
     sampling = _deviation_by_row(case.model) / math.sqrt(case.fit_rows)
     if not case.study.trust.private:
         return TemperatureError(sampling=sampling)
     rehearsal, typical = _OneShot.of(case, method), case.typical
     of, noise = rehearsal.queries[-1].of, rehearsal.answers[-1].noise
-    # Many numbers make one: whatever the law of each is, what becomes of them is nearly normal.
+    # Log s is made of many numbers: whatever the law of each, it is nearly normal.
     rng = np.random.default_rng(_SEED)
     drawn = np.rint(rng.normal(scale=math.sqrt(noise.variance), size=(draws, of.length))).astype(np.int64)
     total = typical.total(of, case.typical_clients)
@@ -167,7 +167,7 @@ def temperature_error(
 
 @dataclass(frozen=True, kw_only=True)
 class _Remembering(Setting):
-    """A setting that works out the noise of a question once, however often it is asked."""
+    """Setting that computes the noise of a query once and remembers it."""
 
     known: dict[Query[Any], Noise] = field(default_factory=dict, compare=False, repr=False)
 
@@ -180,7 +180,7 @@ class _Remembering(Setting):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class _OneShot:
-    """A fit in one release or two: what it asks, and what it is answered on average."""
+    """Fit in one release or two: its queries, and their mean answers."""
 
     choice: CalibratorChoice
     setting: Setting
@@ -189,7 +189,7 @@ class _OneShot:
 
     @classmethod
     def of(cls, case: LogitsStudy, method: ClassMethod) -> _OneShot:
-        """As the study has it."""
+        """Rehearse the fit of the study."""
         public, asked = case.setting, list[tuple[Query[Any], Released[Any]]]()
         setting = _Remembering(**{one.name: getattr(public, one.name) for one in fields(public)})
         choice = case.choice(method, ONE_SHOT).settled(setting)
@@ -205,7 +205,7 @@ class _OneShot:
         return cls(choice=choice, setting=setting, queries=queries, answers=answers)
 
     def found(self, total: Vector) -> float:
-        """Log s, if this is the last total."""
+        """Return log s, if this is the last total."""
         last = self.answers[-1].with_value(self.queries[-1].of.read(total))
         answers = iter((*self.answers[:-1], last))
         return log_scale(drive(self.choice.fit(self.setting), lambda _: next(answers)).map)
@@ -213,9 +213,10 @@ class _OneShot:
 
 @lru_cache(maxsize=8)
 def _deviation_by_row(model: TypicalModel) -> float:
-    """Of log s of pooled rows, times the root of their number: one over the root of a row's Fisher information.
+    """Compute the deviation of log s of pooled rows, times the root of their number.
 
-    That is the mean curvature of its loss by log s at the true temperature, s²L'', as the model is calibrated there.
+    It is one over the root of a row's Fisher information. That information is the mean curvature
+    of its loss by log s at the true temperature, s²L'', as the model is calibrated there.
     """
     of = LossCurves(classes=model.classes, grid=(1 / model.temperature,))
     curves = of.read(held_out_total(model, of, model.rows_drawn))
@@ -226,14 +227,14 @@ def _deviation_by_row(model: TypicalModel) -> float:
 
 @lru_cache(maxsize=8)
 def _pooled(typical: TypicalClients) -> float:
-    """Log s of all rows of typical clients in one place."""
+    """Return log s of all rows of typical clients in one place."""
     of = LossCurves(classes=typical.model.classes, grid=EXACT_GRID)
     total = typical.total(of, len(typical.rows))
     return log_scale(exact_fit(Released(value=of.read(total), noise=NO_NOISE, clients=1), of.classes).map)
 
 
 def log_scale(found: LogitMap) -> float:
-    """Log s of a temperature, or of a vector scaling with one scale for all classes."""
+    """Return log s of a temperature, or of a vector scaling with one scale for all classes."""
     assert found.kind in ("temperature", "vector")
     return math.log(found.theta[0])
 
@@ -243,14 +244,14 @@ def log_scale(found: LogitMap) -> float:
 
 @dataclass(frozen=True, kw_only=True)
 class Judgement:
-    """What held-out rows will say about the best temperature, if the model is as assumed.
+    """Expected judgement of the best temperature on held-out rows, if the model is as assumed.
 
     Parameters
     ----------
-    changes : of log loss, Brier score and accuracy, as a result would have them. That of the accuracy is of a map that
-        can change the order of classes; its interval must exclude a fall of 1 %.
+    changes : changes of log loss, Brier score and accuracy, as a result would have them. That of the accuracy is of a
+        map that can change the order of classes; its interval must exclude a fall of 1 %.
     recommended, reason : the verdict.
-    queries : there are 3 if metrics before and after can be seen too, else 1.
+    queries : queries of the judgement: 3 if metrics before and after can be seen too, else 1.
     """
 
     changes: Mapping[str, Mapping[str, Any]]
@@ -268,7 +269,7 @@ def judgement(case: LogitsStudy, *, level: float) -> Judgement:
     """Judge the best temperature on the held-out rows of a typical model."""
     s, c = 1 / case.model.temperature, case.model.classes
     scaled = Judging(map=Temperature(inverse_temperature=s, classes=c), level=level)
-    # The same map, but one of which nobody knows that it keeps the order.
+    # The same map, but of a kind that is not known to keep the order.
     other = replace(scaled, map=LOGIT_MAPS["vector"].of(np.array([s] * c + [0.0] * c), c))
 
     def judged(by: Judging) -> Mapping[str, Any]:
