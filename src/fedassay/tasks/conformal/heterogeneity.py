@@ -10,7 +10,7 @@ Ehm (1991) bounds the distance for p the mean of the p_j:
 
     d_TV <= (1 - p^{m+1} - (1-p)^{m+1}) / ((m+1) p (1-p)) · Σ (p_j - p)².
 
-What is not known is how far apart the clients' distributions are. It is estimated from how many held-out rows of each
+The distance of the clients' distributions is not known. It is estimated from how many held-out rows of each
 client the threshold covers: the variance between clients that is more than chance, and from it each client's deviation,
 shrunk towards zero by as much as it may be chance. The deviation is taken to be the same at all thresholds close by.
 The bound is therefore an estimate, not a guarantee.

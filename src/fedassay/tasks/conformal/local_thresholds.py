@@ -71,7 +71,7 @@ def quantile_of_quantiles(
     rule: Rule,
     exact: bool = True,
 ) -> Found:
-    """Return the k-th smallest of the local quantiles, with the best k that the clients who answered allow.
+    """Return the k-th smallest of the local quantiles, with the best k that the clients that answered allow.
 
     Edge case: with too few rows for any k the set holds everything.
     """

@@ -43,7 +43,7 @@ from fedassay.tasks.distribution.stored import Release
 
 
 MOST_REPORTED_POINTS = 1 << 12
-"""Largest number of points of such a release: at every point, the worst place of a row is found by trying all."""
+"""Largest number of points where clients report on one level: the worst place of a row is found by trying all."""
 
 _AT_ONCE = 1 << 20
 
@@ -122,7 +122,7 @@ UNSURE = 1e-6
 """Part of the allowed misses that is kept for a number of rows that noise makes look too large or too small."""
 
 MOST_CELLS = 1 << 20
-"""Largest number of points of all parts of the rows together, unless points are asked for."""
+"""Largest number of points of all parts of the rows together, unless a number is requested."""
 
 BEYOND = "too many rows have scores above the range; widen it (--score-range)"
 TOO_FEW = "there are too few rows for this level, or too much noise: more rows or a larger epsilon would do"

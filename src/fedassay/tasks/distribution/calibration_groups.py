@@ -44,7 +44,7 @@ def fourth_cumulant(noise: Noise) -> float:
 
     Discrete Laplace noise is the difference of two geometric draws of variance v/2, κ_4 = v(1 + 3v); a Skellam draw has
     κ_4 = v. Cumulants of independent draws (`Noise.copies`) add up. Others count as normal: the discrete Gaussian,
-    and sums over clients who randomise their bits.
+    and sums over clients that randomise their bits.
 
     Examples
     --------

@@ -91,7 +91,7 @@ TELLING = 2.0
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class PublishedGroups:
-    """A release of (O_1, O_0, E_1, E_0) for each group, and what the distribution of scores says of E_1 and E_0."""
+    """Release of (O_1, O_0, E_1, E_0) for each group, with E_1 and E_0 by the distribution of the scores."""
 
     totals: GroupTotals
     noise: Noise

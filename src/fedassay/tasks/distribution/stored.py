@@ -67,7 +67,7 @@ class Release:
 
     @property
     def summary(self) -> ValueSummary:
-        """Summary that was asked for."""
+        """Requested summary."""
         return self.distribution.summary
 
     @cached_property

@@ -1,7 +1,7 @@
 """Rounds of rescaled federated averaging, and intervals from what the server sees in them.
 
 Reference: Wang, Cui and Xu, JUSTC 53(11), 2023, Algorithms 1 and 2, with the corrections of METHODS E: clients are
-drawn uniformly and weighted; who was drawn adds to the spread; what local steps bend is put right.
+drawn uniformly and weighted; the draw of clients adds to the spread; what local steps bend is put right.
 
 Arrival of rounds at the optimum: before that, no interval and no p-value says anything true.
 
@@ -259,7 +259,7 @@ def run_rounds(
 ) -> Generator[Step, Released[RoundSums], RoundHistory]:
     """Run T rounds, from the start or from where an earlier run has come to. Tasks `yield from` it.
 
-    Only sums leave the clients. A round moves the iterate by the mean over those who answered.
+    Only sums leave the clients. A round moves the iterate by the mean over the clients that answered.
 
     Parameters
     ----------
@@ -320,7 +320,7 @@ def infer_rounds(
     """Compute estimate and covariance on the common scale from the rounds; the separated plug-in asks once more.
 
     Guarantee: none but the limit, and `Estimate.withheld` says where rounds have not arrived. With `round-plug-in` the
-    covariance is that of what rounds differ by, whatever makes them differ: rows, who was drawn, noise.
+    covariance is that of what rounds differ by, whatever makes them differ: rows, the draw of clients, noise.
     """
     path = seen.path
     if is_singular(path.hessian):

@@ -20,7 +20,7 @@ LONGEST = 2.0
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Sums:
-    """Sums over `rounds` rounds: where they began, what they said there, and what neighbours differ by.
+    """Sums over `rounds` rounds: of where they began, of their answers there, and of the differences of neighbours.
 
     `starts` is the sum of the points where they began, `gradients` of g there, `hessians` of H, `products` of H times
     the start; `changes` the sum of d dᵀ over `compared` pairs of neighbours (`Path`). Leading axes are allowed, and
@@ -93,7 +93,7 @@ class Sums:
 
     @property
     def sound(self) -> Floats:
-        """Mean Hessian, as far as it can be inverted."""
+        """Mean Hessian, with so much curvature added that it can be inverted (`sound`)."""
         return sound(self.hessian, part=1e-9)
 
     def one_step(self, *, quadratic: bool) -> Floats:
@@ -102,7 +102,7 @@ class Sums:
 
     @property
     def so_far(self) -> Floats:
-        """Fit so far, to compare rounds at; where rounds have said nothing yet, their start."""
+        """Fit so far, at which rounds are compared; their start as long as they carry no information."""
         return self._step(self.sound, part=1.0)
 
     @property

@@ -96,7 +96,7 @@ class _Level:
         """Compute everything about the blocks from their halves; `free` gets the middles that are freed on the way.
 
         With conductances c_a, c_b to the ends, g to the ground and current r, a free middle has
-        λ_m = (c_a λ_a + c_b λ_b + r)/(c_a + c_b + g); one that is held is itself ground.
+        λ_m = (c_a λ_a + c_b λ_b + r)/(c_a + c_b + g); a middle that is held is itself ground.
         """
         left, right, whole = self.left, self.right, self.whole
         alpha, beta, gamma, ground = self.alpha, self.beta, self.gamma, self.ground
