@@ -1,4 +1,4 @@
-"""The task: a threshold for prediction sets after one message from each client, and how it does on held-out rows."""
+"""Task: a threshold for prediction sets after one message from each client, and its evaluation on held-out rows."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Conformal(ConformalParameters):
         object.__setattr__(self, "groups", checked_condition(self.condition, self.groups))
 
     def _resolve_condition(self) -> None:
-        """Decide what sets are conditional on where nothing is said, as soon as the number of classes is known."""
+        """Decide what sets are conditional on if it is not stated, as soon as the number of classes is known."""
         if self.conditional is None and (self.classes is not None or not QUANTITIES[self.sets].gives_sets):
             object.__setattr__(
                 self, "conditional", "class" if self.classes == 2 and self.method != "local" else "none"
@@ -59,11 +59,11 @@ class Conformal(ConformalParameters):
 
     @property
     def condition(self) -> str:
-        """What sets are conditional on, as summaries have it: empty for nothing."""
+        """Condition of the sets, as summaries name it; empty for none."""
         return "" if self.conditional in (None, "none") else str(self.conditional)
 
     def _check_combination(self) -> None:
-        """Refuse what each makes sense, but not together."""
+        """Refuse parameters that make sense alone, but not together."""
         if self.guarantee == "marginal" and self.confidence != Conformal.confidence:
             raise ParameterError(
                 "confidence", 'it belongs to `guarantee="training-conditional"`; give both, or none.'
@@ -102,24 +102,24 @@ class Conformal(ConformalParameters):
 
     @property
     def request(self) -> CoverageRequest:
-        """The coverage that is wanted."""
+        """Requested coverage."""
         return CoverageRequest(
             level=self.level, confidence=None if self.guarantee == "marginal" else self.confidence
         )
 
     @property
     def part(self) -> Part:
-        """The rows that thresholds are computed from."""
+        """Part of the rows that thresholds are computed from."""
         return Part.FIT if self.holdout else Part.ALL
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The parts of the rows that have a threshold of their own."""
+        """Names of the parts of the rows that have a threshold of their own."""
         return condition_names(self.condition, self.groups)
 
     @property
     def scored(self) -> dict[str, Any]:
-        """The fields that summaries of its scores have in common."""
+        """Fields that all summaries of the scores share."""
         return {
             "quantity": self.sets,
             "parameters": self.score_parameters,
@@ -128,7 +128,7 @@ class Conformal(ConformalParameters):
         }
 
     def calibrated(self, map_json: Mapping[str, Any]) -> Conformal:
-        """The same task on what a calibrator makes of the scores.
+        """Return the task for scores that go through a calibrator first.
 
         The guarantee holds for a calibrator that was fitted without the rows that this task asks about: it is then as
         much a part of the model as what came before it.
@@ -175,20 +175,20 @@ class Conformal(ConformalParameters):
         return {**results, "text": sentence(results)}
 
     def way(self, setting: Setting) -> tuple[str, methods.Way]:
-        """The method, and how it is carried out under this trust model."""
+        """Return the method, and the function that carries it out under this trust model."""
         return methods.way_of(self, setting)
 
     def needs_range(self, setting: Setting) -> bool:
-        """Whether a range of scores has to be given, for what would be asked in this setting."""
+        """Return whether a range of scores must be given for the query of this setting."""
         known = None not in public_range(self.sets, self.score_parameters, classes=self.classes)
         return not self.score_range and not known and self.way(setting)[1] is not methods.from_each
 
     def sees_scores(self, setting: Setting) -> bool:
-        """Whether clients would send scores of theirs as they are."""
+        """Return whether clients would send some of their scores as they are."""
         return self.way(setting)[1] is methods.from_each
 
     def chooses(self, setting: Setting) -> bool:
-        """Whether clients would choose among public points, each among the same number of rows."""
+        """Return whether clients would choose among public points, each from the same number of rows."""
         return self.way(setting)[1] is methods.from_choices
 
     def _described(self, found: Mapping[str, Found]) -> dict[str, Any]:
@@ -223,7 +223,7 @@ def _checked_range(given: tuple[float, ...]) -> tuple[float, ...]:
 
 
 def _common(part: str, described: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-    """What is promised for every part: the least of them."""
+    """Return the promise that holds for every part: the smallest of their guarantees."""
     guarantees = [one["guarantee"] for one in described.values()]
     worst = min(guarantees, key=lambda one: (one["kind"] != "none", one["coverage"] or 0.0))
     if worst["kind"] == "none":

@@ -1,4 +1,4 @@
-"""What a document shows of a conformal task: the threshold, and what is promised of it."""
+"""Document of a conformal task: the threshold and its guarantee."""
 
 from __future__ import annotations
 
@@ -40,13 +40,13 @@ SCORES: Mapping[str, tuple[str, str]] = {
         "the most probable classes until their probability, with a penalty for late ranks, passes the threshold",
     ),
 }
-"""Scores in words, and what a set then is."""
+"""Names of the scores, and the form of a set for each."""
 
 _AT_LEAST = "≥\N{NO-BREAK SPACE}"
 _ANY_SET = "everything whose score is at most the threshold"
 
 PROMISED = {0.9: "9 of 10", 0.95: "19 of 20"}
-"""The probabilities with which a coverage is said to be reached, and how often that is."""
+"""Probabilities with which a coverage is reported to be reached, and their frequencies in words."""
 
 _DETAILS = {
     "server_rank": "rank among the clients' values",
@@ -56,10 +56,10 @@ _DETAILS = {
     "candidates": "public points",
     "without_a_quantile": "clients with too few rows for a quantile",
 }
-"""What the numbers of a method are called where people read them."""
+"""Names of the numbers of a method, for readers."""
 
 _INNER = ("server_rank", "rank", "margin", "step", "candidates")
-"""Those that say how a threshold was found, and not what it is good for."""
+"""Numbers that describe how a threshold was found, and not what it is good for."""
 
 _KNOWN = frozenset(
     {
@@ -76,9 +76,9 @@ class ConformalDocument(KindDocument):
     use: ClassVar[str] = "Prediction sets"
 
     def blocks(self, document: Document) -> Iterator[DocumentBlock]:
-        """First what is promised of whom, and measured; then law, groups, held-out rows, other methods, sites.
+        """Yield what is promised for which rows, and measured; then law, groups, held-out rows, other methods, sites.
 
-        Of sets that hold everything there is one sentence, and what other methods would have done.
+        For sets that hold everything, yield one sentence and the results of other methods.
         """
         results = document["results"]
         if sets.holds_everything(results):
@@ -95,7 +95,7 @@ class ConformalDocument(KindDocument):
         yield from held_out_blocks(document)
 
     def key_numbers(self, results: Results) -> Iterator[KeyNumber]:
-        """Coverage and size; nothing where sets hold everything: what was counted is noise, and a sentence says it."""
+        """Yield coverage and size; nothing where sets hold everything: counts are noise, and a sentence says so."""
         if self.is_vacuous(results):
             return
         level, held_out = f"{100 * results['level']:g}%", results.get("held_out") or {}
@@ -123,7 +123,7 @@ class ConformalDocument(KindDocument):
                 yield metric_number(f"{name} {ON_HELD_OUT_ROWS}", size)
 
     def assumptions(self, results: Results) -> Iterator[str]:
-        """Those of the guarantees, of all rows and of groups."""
+        """Yield the assumptions of the guarantees, of all rows and of groups."""
         entries = [results, *(one or {} for one in (results.get("groups") or {}).values())]
         for guarantee in (entry.get("guarantee") for entry in entries):
             if guarantee and guarantee.get("assumption"):
@@ -131,18 +131,18 @@ class ConformalDocument(KindDocument):
                 yield f"{text[0].upper()}{text[1:]}."
 
     def sentences(self, results: Results) -> Iterator[str]:
-        """What is promised of whom, and what held-out rows of each class show."""
+        """Yield what is promised for which rows, and what held-out rows of each class show."""
         yield str(results["text"])
 
     def held_out_metrics(self, results: Results) -> Mapping[str, Any]:
-        """The coverage of each of two classes, or of the worst of more."""
+        """Return the coverage of each of two classes, or of the worst of more."""
         found = {} if self.is_vacuous(results) else sets.classes(results)
         if len(found) <= sets.FEW_CLASSES:
             return {f"coverage_class_{name}": entry["coverage"] for name, entry in found.items()}
         return {"coverage_worst_class": (results["held_out"]["worst_class"] or {}).get("coverage")}
 
     def plain_numbers(self, results: Results) -> Mapping[str, Any]:
-        """The threshold of all rows, or of each class or group."""
+        """Return the threshold of all rows, or of each class or group."""
         parts = (results.get("groups") or {}).items()
         return {
             "threshold": results.get("threshold"),
@@ -150,7 +150,7 @@ class ConformalDocument(KindDocument):
         }
 
     def next_steps(self, results: Results, file: str, name: str) -> Iterator[NextStep]:
-        """Predict sets for new rows."""
+        """Yield the next step: predict sets for new rows."""
         has_threshold = results.get("groups") or results.get("sites") or results.get("threshold") is not None
         if self.is_vacuous(results) or not has_threshold:
             return
@@ -163,7 +163,7 @@ class ConformalDocument(KindDocument):
         )
 
     def is_vacuous(self, results: Results) -> bool:
-        """Whether every set holds everything."""
+        """Return whether every set holds everything."""
         return sets.holds_everything(results)
 
     @staticmethod
@@ -175,7 +175,7 @@ class ConformalDocument(KindDocument):
 
 
 def why_everything(results: Results) -> str:
-    """One sentence instead of a law, sizes and coverage.
+    """Return one sentence in place of a law, sizes and coverage.
 
     Examples
     --------
@@ -189,7 +189,7 @@ def why_everything(results: Results) -> str:
 
 
 def promise(results: Results) -> TableBlock:
-    """The threshold, and the law of what it covers; each group says its own."""
+    """Return the threshold and the law of its coverage; with groups, each group states its own."""
     rows: list[tuple[str, str]] = []
     notes = list(results.get("notes", ()))
     guarantee = results.get("guarantee")
@@ -218,7 +218,7 @@ def promise(results: Results) -> TableBlock:
 
 
 def score(results: Results) -> str:
-    """The conformity score in words, with its parameters.
+    """Return the conformity score in words, with its parameters.
 
     Examples
     --------
@@ -235,12 +235,12 @@ def score(results: Results) -> str:
 
 
 def _law(results: Results) -> list[tuple[str, str]]:
-    """Mean, spread, and what is reached with which probability."""
+    """Return mean, spread, and the coverage that is reached with each probability."""
     law, guarantee = results.get("coverage_law"), results.get("guarantee") or {}
     promised, probability = guarantee.get("coverage"), guarantee.get("probability")
     if law is None:
         return [] if promised is None else [("coverage that is promised", f"{_AT_LEAST}{promised:.4f}")]
-    # Of a bound, what is promised allows for what noise hides too; it is not rounded up.
+    # For a bound, the promise also allows for what noise hides; it is not rounded up.
     mean = law["mean"] if law["exact"] or promised is None else math.floor(promised * 1e4 + 1e-9) / 1e4
     rows = [
         ("coverage to expect" if law["exact"] else "coverage, at least", _coverage(law, mean)),
@@ -262,7 +262,7 @@ def _spread(law: Results) -> str:
 
 
 def _reached(law: Results, probability: float) -> str:
-    """The coverage that is reached with this probability: a quantile from the lower end."""
+    """Return the coverage that is reached with this probability: a quantile from the lower end."""
     reached = (
         one["coverage"] for one in law["quantiles"] if abs(1 - one["probability"] - probability) < 1e-9
     )
@@ -271,7 +271,7 @@ def _reached(law: Results, probability: float) -> str:
 
 
 def _details(results: Results) -> Iterator[tuple[str, str]]:
-    """Whatever else a method says of itself in single numbers or words, by its name in the result."""
+    """Yield all other single numbers or words that a method reports, by their names in the result."""
     for name, value in results.items():
         if not value or name in _KNOWN or (name == "server_rank" and results.get("pair") is not None):
             continue
@@ -283,7 +283,7 @@ def _details(results: Results) -> Iterator[tuple[str, str]]:
 
 
 def groups(results: Results) -> TableBlock:
-    """One line per class or group: its threshold, and what is promised of it."""
+    """Return one line per class or group: its threshold and its guarantee."""
     entries, by = sets.group_entries(results), results["conditional"]
     without = [entry for entry in entries if "reason" in entry]
     missing = reasons((entry["group"], {"value": None, "reason": entry["reason"]}) for entry in without)
@@ -306,7 +306,7 @@ def _group(entry: Results) -> tuple[str, ...]:
 
 
 def _guarantees(entries: Sequence[Results]) -> tuple[str, ...]:
-    """What is promised of each group, if it is not the same for all."""
+    """Return the guarantee of each group, if it is not the same for all."""
     named = [
         (entry["group"], {"value": None, "reason": _guarantee(entry["guarantee"])})
         for entry in entries

@@ -1,4 +1,4 @@
-"""What prediction sets did on held-out rows: coverage, sizes, other methods, sites."""
+"""Prediction sets on held-out rows: coverage, sizes, other methods, sites."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ _THRESHOLD = ("method", "threshold", "infinite")
 _MOST_CLASSES = 10
 
 ALL_SIZES = 12
-"""Set sizes up to this one have a line of their own, if none is larger; otherwise ranges that double."""
+"""Largest set size up to which each size has a line of its own; if sets are larger, lines are ranges that double."""
 
 
 def held_out_blocks(document: Document) -> Iterator[DocumentBlock]:
-    """Held-out rows, other methods, what sites sent, and how much they differ."""
+    """Yield held-out rows, other methods, what sites sent, and how much they differ."""
     results = document["results"]
     held_out = results.get("held_out")
     if held_out:
@@ -45,7 +45,7 @@ def held_out_blocks(document: Document) -> Iterator[DocumentBlock]:
 
 
 def method_tables(results: Results) -> Iterator[TableBlock]:
-    """Other methods, and what sites sent."""
+    """Yield other methods, and what sites sent."""
     if results.get("comparison"):
         yield comparison(results)
     if results.get("sites"):
@@ -53,7 +53,7 @@ def method_tables(results: Results) -> Iterator[TableBlock]:
 
 
 def threshold(entry: Results) -> str:
-    """A threshold; infinite ones are said to be, and those that do not exist are a dash.
+    """Format a threshold: infinite ones as ∞, those that do not exist as a dash.
 
     Examples
     --------
@@ -71,7 +71,7 @@ def threshold(entry: Results) -> str:
 
 
 def covered(results: Results) -> TableBlock:
-    """Coverage and set size of all held-out rows, and of each group; not where sets hold everything."""
+    """Tabulate coverage and set size of all held-out rows, and of each group; not where sets hold everything."""
     held_out = results["held_out"]
     groups = [(entry["group"], entry) for entry in sets.group_entries(held_out)]
     thresholds = results.get("groups") or {}
@@ -102,14 +102,14 @@ def covered(results: Results) -> TableBlock:
 
 
 def _lowest(classes: Mapping[str, Results]) -> list[str]:
-    """All classes in their order, or of many those with the lowest coverage."""
+    """Return all classes in their order, or of many those with the lowest coverage."""
     if len(classes) <= _MOST_CLASSES:
         return list(classes)
     return sorted(classes, key=lambda name: plots.coverage_of(classes[name]))[:_MOST_CLASSES]
 
 
 def covered_by_site(results: Results) -> TableBlock:
-    """The coverage of each site; of many, where it is lowest."""
+    """Tabulate the coverage of each site; if there are many, of those with the lowest."""
     held_out = results["held_out"]
     entries, left_out = plots.first_lines(held_out["sites"], by=plots.coverage_of)
     more = f"{figures.counted(left_out, 'site')} with a higher coverage not shown."
@@ -134,7 +134,7 @@ def _covered(entry: Results) -> tuple[Cell, Cell, Cell]:
 
 
 def _cell(metric: Results | float | None) -> Cell:
-    """A metric, a plain number, or nothing; what is known exactly has no interval."""
+    """Return the cell of a metric, a plain number, or nothing; exact values have no interval."""
     if isinstance(metric, Mapping):
         return Cell(figures.value(metric)) if sets.is_exact(metric) else metric_cell(metric)
     return Cell(figures.number(metric))
@@ -153,7 +153,7 @@ def _missing(named: Sequence[tuple[str, Results]]) -> tuple[str, ...]:
 
 
 def sizes(held_out: Results) -> TableBlock:
-    """How many sets hold how many classes."""
+    """Tabulate the number of sets by the number of classes that they hold."""
     counts = [max(0.0, count) for count in held_out["size_counts"]]
     rows, whole = [], sum(counts)
     for first, last in size_ranges(max(size for size, count in enumerate(counts) if count > 0)):
@@ -164,7 +164,7 @@ def sizes(held_out: Results) -> TableBlock:
 
 
 def size_ranges(largest: int) -> list[tuple[int, int]]:
-    """Each size by itself, or if there are many, ranges that double.
+    """Return each size by itself, or if there are many, ranges that double.
 
     Examples
     --------
@@ -183,7 +183,7 @@ def size_ranges(largest: int) -> list[tuple[int, int]]:
 
 
 def comparison(results: Results) -> TableBlock:
-    """Other methods on the same rows, and how wide their sets are next to those of pooled scores."""
+    """Tabulate methods on the same rows, with the size of their sets relative to those of pooled scores."""
     ours, others = _told_apart(results)
     pooled = next((_size(entry) for entry in others if entry["method"] == "pooled"), None)
     rows = []
@@ -204,7 +204,7 @@ def comparison(results: Results) -> TableBlock:
 
 
 def _told_apart(results: Results) -> tuple[dict[str, Any], list[Results]]:
-    """What was found, with intervals where the result has them, and everything else."""
+    """Return the result's own entry, with intervals where it has them, and the entries of other methods."""
     found: list[Results] = [entry for entry in results["comparison"] if entry.get("found")]
     if not found and results["method"] == "local":  # what was found is that baseline
         found = [entry for entry in results["comparison"] if entry["method"] == "local"]
@@ -222,7 +222,7 @@ def _size(entry: Results) -> float | None:
 
 
 def sites(results: Results) -> TableBlock:
-    """What each site sent, or its own threshold."""
+    """Tabulate what each site sent, or its own threshold."""
     entries, left_out = plots.first_lines(results["sites"])
     own = any("threshold" in entry for entry in entries)
     without = [entry for entry in entries if "reason" in entry]
@@ -245,7 +245,7 @@ def _site(entry: Results, *, own: bool) -> tuple[str, ...]:
 
 
 def heterogeneity(found: Results, *, warnings: Sequence[str] = ()) -> TableBlock:
-    """How much clients differ beyond chance, and what it may cost; not again in words if that is a warning already."""
+    """Tabulate how much clients differ beyond chance, and its possible cost; in words unless a warning says it."""
     rows = [
         ("Pearson's statistic", f"{found['statistic']:.1f}"),
         ("degrees of freedom", f"{found['degrees']:,}"),

@@ -1,4 +1,4 @@
-"""The plots of a conformal result: the law of the coverage, set sizes, sites, groups; each drawn and in words."""
+"""Plots of a conformal result: the law of the coverage, set sizes, sites, groups; each drawn and in words."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from fedassay.documents.palette import BLUE, INK, SEVERAL
 from fedassay.tasks.conformal.document_sets import group_entries, holds_everything
 
 MOST_LINES = 40
-"""Sites and groups that are shown, in a table or a plot."""
+"""Largest number of sites or groups shown in a table or a plot."""
 
 MOST_LAWS = 6
-"""Curves that can still be told apart."""
+"""Largest number of curves that can be distinguished in one plot."""
 
 _DASHES = ([1, 0], [6, 3], [2, 2], [8, 2, 2, 2], [4, 4], [1, 3])
 _KINDS = (("one", BLUE, "square"), ("all", INK, "diamond"))
 _WIDTH, _HEIGHT, _STEP = 300, 220, 18
 _LINES = 260
-"""Pixels of a plot that has names beside it."""
+"""Pixels of a plot that has names next to it."""
 
 _FEW = alt.Axis(tickCount=5)
 
@@ -33,7 +33,7 @@ _FEW = alt.Axis(tickCount=5)
 def first_lines(
     entries: Sequence[Results], *, by: Callable[[Results], float] | None = None
 ) -> tuple[list[Results], int]:
-    """All entries, or of many the first by `by`; and how many are left out.
+    """Return all entries, or of many the first by `by`; and the number left out.
 
     Examples
     --------
@@ -48,13 +48,13 @@ def first_lines(
 
 
 def coverage_of(entry: Results) -> float:
-    """The coverage of a site or group, infinite where there is none."""
+    """Return the coverage of a site or group; infinite if it has none."""
     value = entry["coverage"]["value"]
     return math.inf if value is None else float(value)
 
 
 def baseline(method: str) -> str:
-    """What a method of comparison is called: all rows in one place are not the method of this name.
+    """Return the name of a method of comparison: all rows in one place are not the method ``pooled``.
 
     Examples
     --------
@@ -68,7 +68,7 @@ def baseline(method: str) -> str:
 
 
 def laws(results: Results) -> dict[str, Results]:
-    """The laws that can be drawn, by name: the result's own, those of groups, those of other methods.
+    """Return the laws that can be drawn, by name: the result's own, those of groups, those of other methods.
 
     A law of one value (a set that holds everything) is no curve.
     """
@@ -82,7 +82,7 @@ def laws(results: Results) -> dict[str, Results]:
 
 
 def coverage_laws(results: Results) -> CurveBlock:
-    """For each coverage the probability to reach it, with the level that was asked for."""
+    """Plot the probability of reaching each coverage, with the requested level."""
     text = "; ".join(
         f"{name} has mean {law['mean']:.4f} and standard deviation {figures.error(law['standard_deviation'])}"
         for name, law in laws(results).items()
@@ -142,7 +142,7 @@ def _around(level: float, values: Any) -> alt.Scale:
 
 
 def size_shares(held_out: Results) -> list[float]:
-    """The share of held-out rows by the number of classes in their set; empty if none was counted.
+    """Return the share of held-out rows by the number of classes in their set; empty if none was counted.
 
     Examples
     --------
@@ -154,7 +154,7 @@ def size_shares(held_out: Results) -> list[float]:
 
 
 def set_sizes(held_out: Results) -> CurveBlock:
-    """How many sets hold how many classes."""
+    """Plot the distribution of the number of classes in a set."""
     shares = size_shares(held_out)
     largest = max(size for size, share in enumerate(shares) if share > 0)
     mean = sum(size * share for size, share in enumerate(shares))
@@ -185,7 +185,7 @@ def _set_sizes(shares: Sequence[float], text: str) -> alt.LayerChart:
 
 
 def coverage_by_site(results: Results) -> CurveBlock:
-    """The coverage of each site with its interval, of all rows below, and the level."""
+    """Plot the coverage of each site with its interval, that of all rows below, and the level."""
     known = [value for entry in results["held_out"]["sites"] if math.isfinite(value := coverage_of(entry))]
     text = "Coverage by site: no site has one"
     if known:
@@ -214,7 +214,7 @@ def _coverage_by_site(results: Results) -> alt.LayerChart:
 
 
 def thresholds(results: Results) -> CurveBlock:
-    """The threshold of each group; those that hold everything at the right edge, as an open triangle."""
+    """Plot the threshold of each group; those that hold everything at the right edge, as an open triangle."""
     entries = group_entries(results)
     finite = [entry["threshold"] for entry in entries if entry.get("threshold") is not None]
     infinite = sum(bool(entry.get("infinite")) for entry in entries)
@@ -255,7 +255,7 @@ def _thresholds(groups: Sequence[Results], title: str) -> alt.LayerChart:
 
 
 def _narrow(entry: Results) -> float:
-    """Ascending from the widest set."""
+    """Return a sort key that orders entries from the widest set on."""
     if entry.get("infinite"):
         return -math.inf
     return math.inf if entry.get("threshold") is None else -float(entry["threshold"])
@@ -286,17 +286,17 @@ class CoverageDisplay(Display):
 
     @property
     def level(self) -> float:
-        """What the sets were asked to cover."""
+        """Requested coverage of the sets."""
         return float(self.results["level"])
 
     @property
     def laws(self) -> Mapping[str, Mapping[str, Any]]:
-        """The laws that are drawn; none where sets hold everything, or where there are too many to be told apart."""
+        """Laws that are drawn; none if sets hold everything, or if there are too many to distinguish."""
         return {} if holds_everything(self.results) else laws(self.results)
 
     @property
     def set_sizes(self) -> tuple[float, ...]:
-        """By number of classes; empty if sets are not sets of classes, hold everything, or nobody counted."""
+        """Share of rows by number of classes; empty if sets are not of classes, hold everything, or are not counted."""
         return () if holds_everything(self.results) else tuple(size_shares(self._held_out))
 
     @property
@@ -306,7 +306,7 @@ class CoverageDisplay(Display):
 
     @property
     def block(self) -> CurveBlock:
-        """The law, and the sizes below it."""
+        """Chart of the law, with the sizes below it."""
         law = [coverage_laws(self.results)] if self.laws else []
         sizes = [set_sizes(self._held_out)] if self.set_sizes else []
         if not law and not sizes:

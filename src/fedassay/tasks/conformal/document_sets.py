@@ -1,4 +1,4 @@
-"""What prediction sets are called, whether they hold everything, and what held-out rows of each class show."""
+"""Names of prediction sets, whether they hold everything, and what held-out rows of each class show."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ _INTERVALS = ("absolute", "normalised", "cqr")
 NO_ERROR = "The error of the model itself is not measured by this task, only what its intervals cover."
 
 FEW_CLASSES = 2
-"""Of so many classes each has a key number of its own; of more only the worst one."""
+"""Largest number of classes of which each has a key number of its own; of more, only the worst has."""
 
 _OUTCOMES = {"0": "without the outcome", "1": "with the outcome"}
-"""What the classes of a binary classifier are."""
+"""Names of the classes of a binary classifier."""
 
 
 def are_intervals(results: _Results) -> bool:
-    """Whether sets are intervals around a number, and not sets of classes or of whatever has a score."""
+    """Return whether sets are intervals around a number, and not sets of classes or of anything else with a score."""
     return results["score"]["name"] in _INTERVALS
 
 
 def size_name(results: _Results) -> str:
-    """What the size of the sets is called.
+    """Return the name of the size of the sets.
 
     Examples
     --------
@@ -40,7 +40,7 @@ def size_name(results: _Results) -> str:
 
 
 def group_entries(results: _Results) -> list[dict[str, Any]]:
-    """The groups, each with its name, without ``other`` if it is known to be empty."""
+    """Return the groups, each with its name, without ``other`` if it is known to be empty."""
     return [
         {"group": name, **entry}
         for name, entry in (results.get("groups") or {}).items()
@@ -49,21 +49,21 @@ def group_entries(results: _Results) -> list[dict[str, Any]]:
 
 
 def holds_everything(results: _Results) -> bool:
-    """Whether every set holds everything, as the threshold is infinite: that of all rows, or that of each group.
+    """Return whether every set holds everything, as the threshold is infinite: that of all rows, or of each group.
 
-    What was counted on held-out rows is then noise around what is known anyway, and is not shown.
+    Counts on held-out rows are then noise around a known value, and are not shown.
     """
     return all(entry.get("infinite") for entry in group_entries(results) or [dict(results)])
 
 
 def classes(results: _Results) -> Mapping[str, _Results]:
-    """What held-out rows of each class show, by class; empty where nobody looked, or sets are not of classes."""
+    """Return what held-out rows of each class show, by class; empty if not measured, or if sets are not of classes."""
     held_out = results.get("held_out") or {}
     return held_out.get("groups" if results.get("conditional") == "class" else "classes") or {}
 
 
 def class_name(name: str, results: _Results) -> str:
-    """What the rows of a class are called.
+    """Return the name of the rows of a class.
 
     Examples
     --------
@@ -74,7 +74,7 @@ def class_name(name: str, results: _Results) -> str:
 
 
 def coverage_of_classes(results: _Results) -> list[tuple[str, _Results]]:
-    """The coverage of each of two classes, the rarer outcome first, or of the worst of more; named by their rows."""
+    """Return the coverage of each of two classes, the rarer outcome first, or of the worst of more; named by rows."""
     found = classes(results)
     if len(found) <= FEW_CLASSES:
         return [(class_name(name, results), found[name]["coverage"]) for name in reversed(list(found))]
@@ -85,7 +85,7 @@ def coverage_of_classes(results: _Results) -> list[tuple[str, _Results]]:
 
 
 def by_chance(results: _Results) -> str:
-    """What to think of an estimate below the level, if its interval holds the level; else nothing."""
+    """Return a remark on an estimate below the level whose interval holds the level; else an empty text."""
     covered = (results.get("held_out") or {}).get("coverage") or {"value": None}
     value, ends, level = covered["value"], covered.get("interval"), results["level"]
     if value is None or ends is None or value >= level or not ends[0] <= level <= ends[1]:
@@ -94,7 +94,7 @@ def by_chance(results: _Results) -> str:
 
 
 def some_are_empty(results: _Results) -> str:
-    """A sentence if sets of classes are so small on average that some must be empty, beyond what noise may do."""
+    """Return a sentence if sets of classes are so small on average that some must be empty, noise allowed for."""
     held_out = results.get("held_out") or {}
     size = held_out.get("mean_size") or {"value": None}
     if not held_out.get("size_counts") or size["value"] is None:
@@ -107,13 +107,13 @@ def some_are_empty(results: _Results) -> str:
 
 
 def is_exact(metric: _Results) -> bool:
-    """Whether the interval of a metric has no width: what is the same for all rows has none to show."""
+    """Return whether the interval of a metric has no width, as for a value that is the same for all rows."""
     ends = metric.get("interval")
     return ends is not None and ends[0] == ends[1]
 
 
 def size(metric: _Results) -> str:
-    """A size without its interval: four digits where that has no width.
+    """Format a size without its interval; with four digits if the interval has no width.
 
     Examples
     --------

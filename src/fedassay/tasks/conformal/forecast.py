@@ -1,4 +1,4 @@
-"""Forecast of prediction sets: ranks, what they will cover, and what other ways to use the same rows would give."""
+"""Forecast of prediction sets: ranks, coverage, and the coverage of other ways to use the same rows."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ TARGETS: Mapping[str, float] = MappingProxyType({"spread": 0.02, "excess": 0.02,
 COVERAGE = "coverage"
 
 MOST_TRIED = (10_000, 1_000_000)
-"""Clients, and rows at each of them, that are looked at when asking what is enough; more if more are planned."""
+"""Largest numbers of clients, and of rows at each, tried in the search for what is enough; more if planned."""
 
 MOST_CHOOSING = (200, 10_000)
-"""The same where each client chooses privately, which takes longer to work out."""
+"""Largest numbers tried where each client chooses privately, which takes longer to compute."""
 
 LARGEST_TRIED = 16.0
-"""Of epsilon, which beyond this no longer matters: larger ones are taken to be as good as this."""
+"""Largest epsilon that matters: larger ones are taken to be as good as this."""
 
 QQ = ("qq", "qq-paper")
 
@@ -77,17 +77,17 @@ class ConformalForecast(Forecast[Conformal]):
         return MOST_CHOOSING if self.task.chooses(study.setting) else MOST_TRIED
 
     def _rehearsal(self, study: PlannedStudy) -> Rehearsal | str:
-        """What the task would find, or why it would not: too few rows are an answer and not an error."""
+        """Return what the task would find, or why it would not: too few rows are an answer and not an error."""
         try:
             return rehearse(replace(self.task, conditional="none", groups=()), self._release(study))
         except DataError as problem:
             return str(problem)
 
     def _release(self, study: PlannedStudy) -> PlannedStudy:
-        """The rows of the rarer class, or of one of the groups, which are taken to be of the same size.
+        """Return the study of the rows of the rarer class, or of one of the groups, taken to be of the same size.
 
-        Where clients choose privately each must use the same public number of rows: if the protection does not say it,
-        what a client has.
+        Where clients choose privately, each must use the same public number of rows: that of the protection, or if it
+        states none, the number that a client has.
         """
         seen, rarer = study.fit_part if self.task.holdout else 1.0, self._rarer(study)
         if self._needs_bound(study):
@@ -98,7 +98,7 @@ class ConformalForecast(Forecast[Conformal]):
         return study.protection.rows_per_client is None and self.task.chooses(study.setting)
 
     def _rarer(self, study: PlannedStudy) -> float | None:
-        """The share of the rarer of two outcomes, if sets are conditional on them and it is known what to expect."""
+        """Return the share of the rarer of two outcomes, if sets are conditional on them and prevalence is known."""
         prevalence = study.expectation.prevalence
         if self.task.condition != "class" or self.task.sets != "binary" or prevalence is None:
             return None
@@ -133,7 +133,7 @@ class ConformalForecast(Forecast[Conformal]):
             )
         return tuple(found)
 
-    # --- beside the predictions ---------------------------------------------------------------------------------
+    # --- besides the predictions --------------------------------------------------------------------------------
 
     def details(self, study: PlannedStudy, given: Mapping[str, float]) -> Details:
         """See `Forecast`: guarantee, ranks, and laws of other ways to use the same rows."""
@@ -185,7 +185,7 @@ class ConformalForecast(Forecast[Conformal]):
         return said
 
     def _table(self, study: PlannedStudy, found: Rehearsal | str) -> DetailTable:
-        """One line for the plan, one for what to expect of it, one for each other way without privacy."""
+        """Return lines for the plan, for what to expect of it, and for each other way without privacy."""
         title, law = f"{self.task.method} (planned)", None
         if not isinstance(found, str):
             exact = "" if found.found.exact else ", at least"
@@ -259,6 +259,6 @@ class ConformalForecast(Forecast[Conformal]):
 
 
 def _differs(found: Rehearsal) -> bool:
-    """Whether what to expect is something else than what is guaranteed."""
+    """Return whether the expected coverage differs from the guaranteed coverage."""
     law, expected = found.found.law, found.expected
     return expected is not None and (law is None or abs(expected.mean - law.mean) > 5e-5)

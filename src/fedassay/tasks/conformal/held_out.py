@@ -1,4 +1,4 @@
-"""What is asked about held-out rows, once there is a threshold: how many are covered, and how large sets are."""
+"""Questions about held-out rows, once there is a threshold: how many are covered, and how large sets are."""
 
 from __future__ import annotations
 
@@ -24,20 +24,20 @@ WIDE = ("normalised", "cqr")
 """Scores whose intervals differ in width from row to row."""
 
 MOST_SITES = 250
-"""With more clients none is listed: what they differ by is then told from sums."""
+"""Largest number of clients that are listed; differences between more clients are computed from sums."""
 
 FEW_CLASSES = 4
-"""Up to so many classes sets that are not conditional on them are counted by class and size at once. With more, classes
-are a question of their own: under noise, adding up so many cells would cost more than half of the budget does."""
+"""Largest number of classes for which sets that are not conditional on them are counted by class and size at once. With
+more, classes are a separate question: under noise, adding up all cells would cost more than half of the budget does."""
 
 CountsByPart = Mapping[str, CoverageOf]
 
 
 @dataclass(frozen=True, kw_only=True)
 class HeldOutCounts:
-    """What is known about held-out rows: counts of all, of single clients if they may be seen, and widths.
+    """Results on held-out rows: counts of all, of single clients if they may be seen, and widths.
 
-    `added` says how many counts, each with noise of its own, those of `counts` have been added from. `classes` are the
+    `added` is the number of counts, each with noise of its own, that each of `counts` is the sum of. `classes` are the
     counts of single classes, of sets that are not conditional on them, and their noise.
     """
 
@@ -58,7 +58,7 @@ class HeldOutQuestions:
     thresholds: tuple[float, ...]
 
     def counts(self, setting: Setting) -> Generator[Step, Any, HeldOutCounts]:
-        """From each client's counts if they may be seen, else from sums over clients; with noise, of rows alone."""
+        """Ask for each client's counts if they may be seen, else for sums over clients; with noise, of rows alone."""
         each = self._may_see_each(setting)
         exact = each or setting.noise(Sum(of=self._counts, part=Part.HELD_OUT)).variance == 0
         questions = {
@@ -97,7 +97,7 @@ class HeldOutQuestions:
         )
 
     def _may_see_each(self, setting: Setting) -> bool:
-        """Whether single clients may be seen, and are so few that one can look at each.
+        """Return whether single clients may be seen, and are few enough to look at each.
 
         Noise for each of them would leave nothing to see.
         """
@@ -107,18 +107,18 @@ class HeldOutQuestions:
 
     @property
     def _tells_classes(self) -> bool:
-        """Whether the classes of rows matter although sets are not conditional on them: a rare one may be missed."""
+        """True if the classes of rows matter although sets are not conditional on them: a rare class may be missed."""
         return QUANTITIES[self.task.sets].gives_sets and not self.task.condition
 
     def _together(self, counts: CountsByPart) -> CountsByPart:
-        """All classes together, where classes are told apart by these counts only to be looked at."""
+        """Return the counts of all classes together, where they are counted by class only to be shown."""
         if not self._tells_classes:
             return counts
         return {EVERYONE: total(counts.values())}
 
     @property
     def _by_class(self) -> dict[str, Any]:
-        """The fields of counts by class, all with the same threshold."""
+        """Fields of counts by class, all with the same threshold."""
         classes = self.task.classes or 0
         return {
             **self._fields,
@@ -129,7 +129,7 @@ class HeldOutQuestions:
 
     @property
     def _of_classes(self) -> CoverageCounts | None:
-        """The question for single classes, where it is one of its own."""
+        """Separate question about single classes; None if there is none."""
         if not self._tells_classes or (self.task.classes or 0) <= FEW_CLASSES:
             return None
         return CoverageCounts(**self._by_class, classes=0)
@@ -158,7 +158,7 @@ class HeldOutQuestions:
 
 
 def total(counts: Iterable[CoverageOf]) -> CoverageOf:
-    """The counts of all of them together."""
+    """Return the sum of these counts."""
     every = list(counts)
     return CoverageOf(
         covered_by_size=np.sum([one.covered_by_size for one in every], axis=0),
@@ -167,12 +167,12 @@ def total(counts: Iterable[CoverageOf]) -> CoverageOf:
 
 
 def added(clients: Sequence[CountsByPart]) -> CountsByPart:
-    """The counts of all clients together, of each part of the rows."""
+    """Return the counts of all clients together, of each part of the rows."""
     return {name: total(one[name] for one in clients) for name in clients[0]}
 
 
 def of_each(clients: Sequence[CountsByPart]) -> tuple[list[int], list[int]]:
-    """The rows of each client, and how many of them are covered."""
+    """Return the rows of each client, and how many of them are covered."""
     return ([round(one[EVERYONE].rows) for one in clients], [round(one[EVERYONE].covered) for one in clients])
 
 

@@ -1,4 +1,4 @@
-"""How a threshold does on held-out rows: coverage, size of the sets, and how much clients differ."""
+"""Evaluation of a threshold on held-out rows: coverage, size of the sets, and how much clients differ."""
 
 from __future__ import annotations
 
@@ -27,18 +27,18 @@ if TYPE_CHECKING:
 WHOLE_CLIENTS = "whole clients were held out: intervals are for these clients, as if they were all there are"
 
 FEWEST_WIDTHS = 10
-"""The mean of fewer widths has no interval that one could believe."""
+"""Smallest number of widths whose mean has an interval that can be believed."""
 
 NO_ROWS = "there are no held-out rows"
 
 CLEAR = 4.0
-"""A number of rows below so many standard deviations of its noise says nothing."""
+"""Number of standard deviations of its noise below which a number of rows says nothing."""
 
 
 def judge(
     task: Conformal, method: str, setting: Setting, found: Mapping[str, Found]
 ) -> Generator[Step, Any, dict[str, Any]]:
-    """``held_out`` and ``heterogeneity``; nothing where each client has a threshold of its own."""
+    """Return ``held_out`` and ``heterogeneity``; nothing where each client has a threshold of its own."""
     if any(one.threshold is None for one in found.values()):
         return {"held_out": None, "heterogeneity": None}
     thresholds = {name: float(one.threshold or 0.0) for name, one in found.items()}
@@ -62,10 +62,10 @@ def judge(
 
 
 def _bound(task: Conformal, method: str, seen: HeldOutCounts, found: Found) -> float | None:
-    """What the differences between clients may take off the marginal coverage; None if nothing is promised or lost.
+    """Bound the loss of marginal coverage by differences between clients; None if nothing is promised or lost.
 
-    Of a quantile of quantiles it is Proposition 3.4, estimated as if all clients had equally many rows: that they have
-    not is no difference between their distributions. The quantile of all N scores of K clients covers at least
+    For a quantile of quantiles it is Proposition 3.4, estimated as if all clients had equally many rows: unequal
+    numbers are no difference between their distributions. The quantile of all N scores of K clients covers at least
     ⌈level·(N+1)⌉/(N+K) of the rows of a client drawn by its size (`weighted` has that promise from the start).
     """
     differences, clients, rows = seen.differences, found.clients or 0, found.rows or 0.0
@@ -78,7 +78,7 @@ def _bound(task: Conformal, method: str, seen: HeldOutCounts, found: Found) -> f
     each = max(1, round(rows / clients))
     rank = local_rank("spread" if method == "qq" else "split", clients, each, task.level)
     deviations = differences.spread_evenly(clients)
-    # Where whole clients are held out, those who are seen are others than those who were asked.
+    # Where whole clients are held out, the clients that are seen are not those that were asked.
     if sum(one[EVERYONE].rows > 0 for one in seen.clients or ()) >= clients / 2:
         deviations = differences.shrunk(*of_each(seen.clients or ()))
     return heterogeneity.loss_bound([each] * len(deviations), [rank] * len(deviations), deviations)
@@ -95,9 +95,9 @@ class _Judged:
     added: int = 1
 
     def of_classes(self, seen: HeldOutCounts) -> dict[str, Any]:
-        """The coverage of each class, and the class with the smallest; nothing for sets that are not of classes.
+        """Return the coverage of each class, and the class with the smallest; nothing for sets that are not of classes.
 
-        The interval of the worst class is as much wider as choosing one of so many takes (Bonferroni).
+        The interval of the worst class is widened for the choice among the classes (Bonferroni).
         """
         if not QUANTITIES[self.task.sets].gives_sets or self.task.condition == "group":
             return {}
@@ -114,7 +114,7 @@ class _Judged:
         return {**({} if self.task.condition else {"classes": entries}), "worst_class": found}
 
     def of(self, counts: CountsByPart, widths: Mapping[str, WidthSum] | None) -> dict[str, Any]:
-        """All rows together, and each part of them where they are told apart."""
+        """Return all rows together, and each part of them where parts are distinguished."""
         groups = {name: self._entry(name, one, widths) for name, one in counts.items()}
         if not self.task.condition:
             return groups[EVERYONE]
@@ -122,12 +122,12 @@ class _Judged:
         return {**together, "groups": groups}
 
     def of_clients(self, clients: Sequence[CountsByPart]) -> list[dict[str, Any]]:
-        """Each client's own rows."""
+        """Return the rows and the coverage of each client."""
         every = [total(one.values()) for one in clients]
         return [{"site": f"site {number}", **self._rows(one)} for number, one in enumerate(every, start=1)]
 
     def _rows(self, counts: CoverageOf, *, level: float | None = None) -> dict[str, Any]:
-        """The rows of one part and their coverage."""
+        """Return the rows of one part and their coverage."""
         level = self.task.report_level if level is None else level
         return {"rows": counts.rows, "coverage": self._coverage(counts, parts=1, level=level).to_json()}
 
@@ -149,7 +149,7 @@ class _Judged:
         return entry
 
     def _require_rows(self, counts: CoverageOf, *, parts: int) -> float:
-        """The rows, if they stand out from the noise of all cells."""
+        """Return the number of rows, if it stands out from the noise of all cells; else raise `Undefined`."""
         cells = 2 * parts * counts.sizes.size
         if counts.rows <= max(0.0, CLEAR * math.sqrt(cells * self.noise.variance)):
             raise Undefined(NO_ROWS if self.noise.variance == 0 else "not enough rows for the noise")
@@ -180,7 +180,7 @@ class _Judged:
 
     @estimator
     def _width(self, threshold: float, widths: WidthSum | None, *, level: float) -> Metric:
-        """The mean width of intervals; known without looking where all are equally wide."""
+        """Estimate the mean width of intervals, which is known without data where all are equally wide."""
         if self.task.sets in ("conformity", "value"):
             raise Undefined("a score of your own does not say how large its sets are")
         if math.isinf(threshold):
@@ -203,7 +203,7 @@ class _Judged:
 
 
 def coverage_estimate(value: float, rows: float, cells: float, noise: Noise) -> Estimate:
-    """The estimate of a coverage in [0, 1] from so many rows, counted in so many cells with this noise."""
+    """Return the estimate of a coverage in [0, 1] from `rows` rows, counted in `cells` cells with this noise."""
     sampling = value * (1 - value) / rows
     privacy = cells * noise.variance * ((1 - value) ** 2 + value**2) / rows**2
     return Estimate(
@@ -212,5 +212,5 @@ def coverage_estimate(value: float, rows: float, cells: float, noise: Noise) -> 
 
 
 def own_bits(noise: Noise, sampling: float) -> float:
-    """What a randomised bit of a client's own cell adds to those of empty cells: one per row, as sampling does."""
+    """Return what a randomised bit of a client's own cell adds to those of empty cells: one per row, as in sampling."""
     return sampling if noise.reporting else 0.0

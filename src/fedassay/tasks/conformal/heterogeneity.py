@@ -1,4 +1,4 @@
-"""How much clients differ, and what that can cost: Proposition 3.4 of the paper, estimated.
+"""Differences between clients and what they can cost: Proposition 3.4 of the paper, estimated.
 
 A threshold q that was found under the assumption of one distribution covers a share c_j of client j's rows. If clients
 have distributions of their own, the number of clients whose local quantile lies below a new score is no longer binomial
@@ -10,7 +10,7 @@ Ehm (1991) bounds the distance for p the mean of the p_j:
 
     d_TV <= (1 - p^{m+1} - (1-p)^{m+1}) / ((m+1) p (1-p)) · Σ (p_j - p)².
 
-What is not known is how far apart the clients' distributions are. It is estimated from how many held-out rows of each
+The distance of the clients' distributions is not known. It is estimated from how many held-out rows of each
 client the threshold covers: the variance between clients that is more than chance, and from it each client's deviation,
 shrunk towards zero by as much as it may be chance. The deviation is taken to be the same at all thresholds close by.
 The bound is therefore an estimate, not a guarantee.
@@ -33,10 +33,10 @@ from fedassay.summaries.coverage_counts import CoverageSums
 FEWEST_CLIENTS = 2
 QQ = ("qq", "qq-paper")
 ALARM = 0.01
-"""A warning is given if chance alone would make clients differ so much with less than this probability."""
+"""Probability that chance alone makes clients differ this much, below which a warning is given."""
 
 SHOWN = 0.05
-"""A difference is said to be there if chance alone would show it with less than this probability."""
+"""Probability that chance alone shows a difference, below which the difference is reported."""
 
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(200)
 _TAIL = 1e-12
@@ -46,7 +46,7 @@ _TAIL = 1e-12
 class HeterogeneitySums(CoverageSums):
     """Sums over clients, with Σn² and Σ1/n where single clients may be seen.
 
-    Without these two clients are taken to have equally many rows.
+    Without these two sums, clients are taken to have equally many rows.
     """
 
     row_squares: float | None = None
@@ -54,7 +54,7 @@ class HeterogeneitySums(CoverageSums):
 
     @classmethod
     def of(cls, rows: Sequence[int], covered: Sequence[int]) -> HeterogeneitySums:
-        """From the counts of each client; those without held-out rows say nothing.
+        """Compute the sums from the counts of each client; clients without held-out rows are left out.
 
         Examples
         --------
@@ -74,7 +74,7 @@ class HeterogeneitySums(CoverageSums):
 
 @dataclass(frozen=True, kw_only=True)
 class Differences:
-    """How much the clients' coverage differs beyond chance.
+    """Differences of the clients' coverage beyond chance.
 
     `statistic` is Pearson's, of a table of covered and missed rows by client. Its p-value is that of a gamma law with
     the statistic's own mean and variance, given the margins of the table: a chi-squared law would alarm far too often
@@ -90,7 +90,7 @@ class Differences:
 
     @classmethod
     def of(cls, sums: HeterogeneitySums) -> Differences | None:
-        """None if there are too few clients, or if all or none of the rows are covered.
+        """Compute the differences; None if there are too few clients, or if all or none of the rows are covered.
 
         Examples
         --------
@@ -121,7 +121,7 @@ class Differences:
         )
 
     def shrunk(self, rows: Sequence[int], covered: Sequence[int]) -> Floats:
-        """Each client's deviation from the common coverage, less what may be chance."""
+        """Return each client's deviation from the common coverage, less what may be chance."""
         n = np.maximum(np.asarray(rows, dtype=float), 1e-9)
         raw = np.asarray(covered, dtype=float) / n - self.coverage
         chance = self.coverage * (1 - self.coverage) / n
@@ -129,12 +129,12 @@ class Differences:
         return np.asarray(np.where(np.asarray(rows) > 0, raw * weight, 0.0))
 
     def spread_evenly(self, clients: int) -> Floats:
-        """Deviations of clients that nobody has seen: normal quantiles with this standard deviation."""
+        """Return deviations of clients that are not seen: normal quantiles with this standard deviation."""
         return np.asarray(self.between * ndtri((np.arange(clients) + 0.5) / clients))
 
 
 def _chance(sums: HeterogeneitySums) -> tuple[float, float]:
-    """Mean and variance of Pearson's statistic, given rows and covered rows of all, if clients are alike.
+    """Return mean and variance of Pearson's statistic, given rows and covered rows of all, if clients are alike.
 
     Reference: Dawson, A simplified expression for the variance of the χ² function on a contingency table, 1954.
     """
@@ -151,9 +151,9 @@ def _chance(sums: HeterogeneitySums) -> tuple[float, float]:
 
 
 def loss_bound(rows: Sequence[int], local_ranks: Sequence[int], deviations: Floats) -> float:
-    """Ehm's bound of what these deviations can take off the marginal coverage, on average over the new score.
+    """Return Ehm's bound on the loss of marginal coverage by these deviations, on average over the new score.
 
-    Clients that send no score (their rank is above their rows) have no say.
+    Clients that send no score (their rank is above their rows) do not count.
 
     Examples
     --------
@@ -185,7 +185,7 @@ def loss_bound(rows: Sequence[int], local_ranks: Sequence[int], deviations: Floa
 def described(
     found: Differences | None, *, bound: float | None, level: float, method: str
 ) -> dict[str, Any] | None:
-    """What is known about the differences, as JSON, with a sentence and whether it is a warning.
+    """Describe the differences as JSON, with a sentence and whether it is a warning.
 
     A quantile of quantiles promises nothing where clients differ, not even on average over them; the quantile of all
     scores nearly keeps its promise on average, and `weighted` does.

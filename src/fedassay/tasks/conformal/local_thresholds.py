@@ -1,9 +1,9 @@
 """Thresholds from one local quantile of each client: QQ, FedCP-Avg, each client alone, and QQ from private choices.
 
 Under local differential privacy each client chooses one of the public points, near its local quantile. How the choices
-are made is fixed by public numbers before anybody is asked (`coverage.best_choice`, or `coverage.published_choice` for
+are made is fixed by public numbers before a client is asked (`coverage.best_choice`, or `coverage.published_choice` for
 FedCP²-QQ as published); the server's rank is worked out again for the clients who answered. Where no ranks give the
-coverage, nobody is asked and nothing is spent: the set holds everything, and the answer says how many rows or which
+coverage, no client is asked and nothing is spent: the set holds everything, and the answer says how many rows or which
 epsilon would be enough.
 """
 
@@ -36,7 +36,7 @@ OWN_ROWS = "rows are exchangeable within each client, whose threshold is used fo
 
 
 def rules_of(method: str, request: CoverageRequest) -> tuple[LocalRule, ...]:
-    """By which rules clients are asked for a score.
+    """Return the rules by which clients are asked for a score.
 
     The published method has one rule for equal numbers of rows and one for others. A client alone takes the best pair
     of a federation of one, which without a confidence is the rank of split conformal prediction.
@@ -47,7 +47,7 @@ def rules_of(method: str, request: CoverageRequest) -> tuple[LocalRule, ...]:
 
 
 def found_from(request: CoverageRequest, method: str, clients: Sequence[LocalScores]) -> Found:
-    """The threshold that these clients' local quantiles give, by one of the methods."""
+    """Return the threshold that these clients' local quantiles give, by this method."""
     rows = [client.rows for client in clients]
     if method in ("average", "local"):
         found = _average(clients) if method == "average" else _alone(request, clients)
@@ -71,7 +71,7 @@ def quantile_of_quantiles(
     rule: Rule,
     exact: bool = True,
 ) -> Found:
-    """The k-th smallest of the local quantiles, with the best k that the clients who answered allow.
+    """Return the k-th smallest of the local quantiles, with the best k that the clients that answered allow.
 
     Edge case: with too few rows for any k the set holds everything.
     """
@@ -103,7 +103,7 @@ def _at_best_rank(
 
 
 def sites_of(request: CoverageRequest, method: str, clients: Sequence[LocalScores]) -> list[dict[str, Any]]:
-    """What each client said: its rows, the rank of the score that it sent, and the score."""
+    """Return what each client reported: its rows, the rank of the score that it sent, and the score."""
     entries: list[dict[str, Any]] = []
     rule = _rule_used(request, method, clients)
     for number, client in enumerate(clients, start=1):
@@ -121,14 +121,14 @@ def _rule_used(request: CoverageRequest, method: str, clients: Sequence[LocalSco
 
 
 def own_threshold(request: CoverageRequest, client: LocalScores) -> float:
-    """What one client has for itself; infinite if it has too few rows."""
+    """Return a client's own threshold; infinite if it has too few rows."""
     (rule,) = client.scores
     enough = client.rows >= scores_needed(request.level, confidence=request.confidence)
     return client.scores[rule] if enough else math.inf
 
 
 def _average(clients: Sequence[LocalScores]) -> Found:
-    """The plain mean, as published; clients that have too few rows for a quantile have no say."""
+    """Return the plain mean, as published; clients with too few rows for a quantile are left out."""
     finite = [score for client in clients if math.isfinite(score := client.scores["split"])]
     if not finite:
         return Found.everything("no client has rows enough for a quantile")
@@ -140,7 +140,7 @@ def _average(clients: Sequence[LocalScores]) -> Found:
 
 
 def _alone(request: CoverageRequest, clients: Sequence[LocalScores]) -> Found:
-    """No common threshold; what is promised is the least that any client's own has."""
+    """Return no common threshold, with the smallest guarantee of the clients' own thresholds."""
     laws = [
         CoverageLaw(clients=1, rows=client.rows, local_rank=next(iter(client.ranks.values())), server_rank=1)
         for client in clients
@@ -162,11 +162,11 @@ def _alone(request: CoverageRequest, clients: Sequence[LocalScores]) -> Found:
 # --- private choices ---------------------------------------------------------------------------------------
 
 CANDIDATES = 100
-"""Points that clients choose among unless another number is asked for."""
+"""Default number of points that clients choose among."""
 
 
 def probe(*, rows: int, candidates: int) -> Select[float]:
-    """A choice of this size, to ask what it would cost."""
+    """Return a choice of this size, to find out what it would cost."""
     return Select(
         of=QuantileLosses(quantity="conformity", rows=rows, lower=0.0, upper=1.0, points=candidates, target=1)
     )
@@ -174,7 +174,7 @@ def probe(*, rows: int, candidates: int) -> Select[float]:
 
 @dataclass(frozen=True, kw_only=True)
 class Target:
-    """What clients are asked to choose: the point that holds their `rank`-th smallest score, and how losses grow."""
+    """Target of the clients' choices: the point that holds the `rank`-th smallest score, and how losses grow."""
 
     rank: int = 1
     below: int = 1
@@ -185,7 +185,7 @@ class Target:
 
 @dataclass(frozen=True, kw_only=True)
 class PrivateQuantile:
-    """The public side of private choices among so many candidates, in this setting.
+    """Public side of private choices among `candidates` points, in this setting.
 
     The number of clients is 0 as long as it is not known.
     """
@@ -197,12 +197,12 @@ class PrivateQuantile:
 
     @property
     def clients(self) -> int:
-        """M."""
+        """Number of clients, M."""
         return self.setting.clients
 
     @property
     def rows(self) -> int:
-        """n, the same for all clients."""
+        """Number of rows, n, the same for all clients."""
         rows = self.setting.protection.rows_per_client
         if rows is None:
             raise UsageError(
@@ -214,13 +214,13 @@ class PrivateQuantile:
 
     @cached_property
     def epsilon(self) -> float:
-        """What can be spent for each row, where a protected unit has several."""
+        """Epsilon that can be spent for each row, where a protected unit has several."""
         plan = self.setting.plan(probe(rows=self.rows, candidates=self.candidates))
-        # One row moves the losses by what `loss_range` says of it; a unit's rows by at most so many times that.
+        # One row moves the losses by what `loss_range` states; a unit's rows by at most `rows_per_unit` times that.
         return plan.sensitivity.l1 / plan.noise.scale / self.setting.protection.rows_per_unit
 
     def losses(self, target: Target) -> dict[str, int]:
-        """The fields of the losses that a client measures for each candidate."""
+        """Return the fields of the losses that a client measures for each candidate."""
         return {
             "rows": self.rows,
             "points": self.candidates,
@@ -230,7 +230,7 @@ class PrivateQuantile:
         }
 
     def target(self) -> Target | Found:
-        """What to ask for, or the answer if nobody needs to be asked."""
+        """Return what to ask for, or the answer if no client needs to be asked."""
         if self.clients == 0:
             return Target()
         try:
@@ -278,10 +278,10 @@ class PrivateQuantile:
         return target
 
     def found(self, target: Target, chosen: Sequence[float], noise: Noise) -> Found:
-        """The threshold from the choices of those who answered."""
+        """Return the threshold from the choices of the clients that answered."""
         m = len(chosen)
         rate = target.below / noise.scale
-        # The coverage grows with k: valid are those from some number on, and the first has the smallest sets.
+        # The coverage grows with k: all k from some number on are valid, and the first has the smallest sets.
         best = 1 + bisect_left(
             range(1, m + 1), 1, key=lambda k: int(self._valid(self._law(m, target, k, rate)))
         )

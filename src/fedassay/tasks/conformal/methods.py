@@ -1,6 +1,6 @@
-"""The four ways to a threshold: local quantiles, votes, pooled scores, and one threshold for each client.
+"""Four ways to a threshold: local quantiles, votes, pooled scores, and one threshold for each client.
 
-The four ways to a threshold: what each asks, and when it is the one to take.
+For each way: what it asks, and when to take it.
 
 Each way is one question to the clients: for a quantile of each (`from_each`), for a vote of each, of which only the sum
 is known (`from_votes`), for a private choice of each (`from_choices`), or for the distribution of all their scores
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 
 def found_from(request: CoverageRequest, summary: QuantileVotes, votes: Votes) -> Found:
-    """The point that the k-th smallest vote is for; a client counts as one with the rows of its rung."""
+    """Return the point of the k-th smallest vote; a client counts as a client with the rows of its rung."""
     rows = np.repeat(votes.rungs, np.asarray(votes.rows, dtype=np.int64)).tolist()
     scores = np.repeat(votes.edges, np.asarray(votes.votes, dtype=np.int64))
     found = quantile_of_quantiles(
@@ -57,14 +57,14 @@ AUTO = "auto"
 METHODS = get_args(ConformalMethod)
 
 _Answer = tuple[dict[str, Found], list[dict[str, Any]] | None]
-"""The threshold of each part of the rows, and what single clients said, if they may be seen."""
+"""Threshold of each part of the rows, and the answers of single clients, if they may be seen."""
 
 Way = Callable[["Conformal", str, Setting], Generator[Step, Any, _Answer]]
-"""Asks, and makes a threshold of the answer, by the method of this name."""
+"""Function that asks, and computes a threshold from the answer, by the method of this name."""
 
 
 def way_of(task: Conformal, setting: Setting) -> tuple[str, Way]:
-    """The method, and how it is carried out under this trust model; raises `UnsupportedQuery` if it cannot be."""
+    """Return the method, and how it is carried out under this trust model; raise `UnsupportedQuery` if it cannot be."""
     single = _collects(task, setting)
     if task.method == AUTO:
         one_row = setting.protection.rows_per_client == 1
@@ -114,7 +114,7 @@ def _way_without_single_clients(task: Conformal, setting: Setting) -> Way:
 
 
 def from_each(task: Conformal, method: str, setting: Setting) -> Generator[Step, Any, _Answer]:
-    """Each client sends a quantile of its own scores, in the clear."""
+    """Ask each client for a quantile of its own scores, in the clear."""
     released: Released[tuple[dict[str, LocalScores], ...]] = yield Collect(
         of=_quantile(task, method, setting), part=task.part
     )
@@ -130,7 +130,7 @@ def from_each(task: Conformal, method: str, setting: Setting) -> Generator[Step,
 
 
 def from_votes(task: Conformal, method: str, setting: Setting) -> Generator[Step, Any, _Answer]:
-    """Each client votes for the public point above its quantile; the server sees how many voted for which."""
+    """Ask each client to vote for the public point above its quantile; the server sees the number of votes by point."""
     votes = QuantileVotes(
         **task.scored,
         **_grid(task, pooled.exact_points(len(task.names))),
@@ -143,7 +143,7 @@ def from_votes(task: Conformal, method: str, setting: Setting) -> Generator[Step
 
 
 def from_choices(task: Conformal, method: str, setting: Setting) -> Generator[Step, Any, _Answer]:
-    """Each client chooses a public point near its quantile, with differential privacy."""
+    """Ask each client to choose a public point near its quantile, with differential privacy."""
     lower, upper = known_range(task)
     candidates = local_thresholds.CANDIDATES if task.bins is None else task.bins
     private = local_thresholds.PrivateQuantile(
@@ -164,7 +164,7 @@ def from_choices(task: Conformal, method: str, setting: Setting) -> Generator[St
 
 
 def from_distribution(task: Conformal, method: str, setting: Setting) -> Generator[Step, Any, _Answer]:
-    """The distribution of all scores is released, as for an ecdf."""
+    """Release the distribution of all scores, as for an ecdf."""
     leaves = ValueTree(**task.scored, **_grid(task, pooled.NOISY_POINTS))
     noise = setting.noise(Sum(of=leaves, part=task.part))
     if noise.variance == 0:
@@ -186,7 +186,7 @@ def from_distribution(task: Conformal, method: str, setting: Setting) -> Generat
 
 
 def known_range(task: Conformal) -> tuple[float, float]:
-    """The range of the scores: given, or known to everyone."""
+    """Return the range of the scores: given, or known to everyone."""
     if task.score_range:
         return task.score_range[0], task.score_range[1]
     lower, upper = public_range(task.sets, task.score_parameters, classes=task.classes)
@@ -200,12 +200,12 @@ def known_range(task: Conformal) -> tuple[float, float]:
 
 
 def _grid(task: Conformal, points: int) -> dict[str, Any]:
-    """The fields of the public points: as many as were asked for, or these."""
+    """Return the fields of the public points: as many as requested, or this number."""
     return pooled.grid_fields(*known_range(task), points if task.bins is None else task.bins)
 
 
 def _check_reported(method: str, points: int) -> None:
-    """Where each client reports on one level, and on one row."""
+    """Raise if the method or the number of points does not suit reports on one level, and on one row."""
     if method == "weighted":
         raise UnsupportedQuery(
             "weighted: clients that report on one of their rows say nothing about their own distribution; use "
@@ -229,7 +229,7 @@ def _quantile(task: Conformal, method: str, setting: Setting) -> LocalQuantile:
 
 
 def _clients(setting: Setting) -> int:
-    """How many clients there are; one where that is not known yet."""
+    """Return the number of clients, 1 if it is not known yet; raise if there are too many."""
     if setting.clients > MOST_CLIENTS:
         raise UsageError(
             f"clients: got {setting.clients:,}, expected at most {MOST_CLIENTS:,} for a quantile of quantiles; use "
@@ -245,14 +245,14 @@ def _collects(task: Conformal, setting: Setting) -> bool:
 
 
 def _selects(task: Conformal, setting: Setting) -> bool:
-    """Whether clients choose in private; a choice that is not private would be a worse quantile."""
+    """Return whether clients choose in private; a choice that is not private would be a worse quantile."""
     if not setting.trust.private:
         return False
     return answers_to(replace(local_thresholds.probe(rows=1, candidates=2), part=task.part), setting)
 
 
 def answers_to(query: Query[Any], setting: Setting) -> bool:
-    """Whether the trust model answers such queries; what else is missing is said when it is asked in earnest."""
+    """Return whether the trust model answers such queries; other problems are reported when the query is asked."""
     try:
         setting.plan(query)
     except UnsupportedQuery:

@@ -51,7 +51,7 @@ class ConformalParameters(Groups, Classes):
 # --- what a study file implies for prediction sets ----------------------------------------------------------
 
 DERIVED = ("conformity", "cqr", "normalised", "absolute", "lac", "binary")
-"""The conformity scores that columns can stand for; of several for the same columns, the first."""
+"""Conformity scores that columns can stand for; of several for the same columns, the first counts."""
 
 UNBOUNDED = ("conformity", "cqr", "normalised", "absolute")
 """Conformity scores whose range has to be stated."""
@@ -79,7 +79,7 @@ class ConformalRules(StudyRules):
         return missing_classes(parameters) if softmax else ()
 
     def stand_in(self, parameters: Given) -> dict[str, Any]:
-        """See `StudyRules`. Any number of classes stands for one that is looked up later."""
+        """See `StudyRules`. Any number of classes stands in for the number that is looked up later."""
         by_class = parameters.get("conditional") == "class" and "groups" not in parameters
         return {"classes": 2, **parameters} if by_class else dict(parameters)
 
@@ -129,7 +129,7 @@ class ConformalRules(StudyRules):
             )
 
     def informed(self, task: Any, results: Given) -> Any:
-        """See `StudyRules`. Sets on calibrated scores, if the calibrator is one to use."""
+        """See `StudyRules`. Build sets on calibrated scores, if the calibrator is recommended."""
         if not results["recommended"] or results["calibrator"] is None:
             return task
         return task.calibrated(results["calibrator"])
@@ -140,7 +140,7 @@ def _on_scores(parameters: Given) -> bool:
 
 
 def _sets(given: Given, columns: Mapping[str, str] | None) -> str:
-    """The conformity score that the columns stand for."""
+    """Return the conformity score that the columns stand for."""
     if "sets" in given:
         return str(given["sets"])
     if columns is None:

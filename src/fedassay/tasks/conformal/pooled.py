@@ -1,4 +1,4 @@
-"""The threshold from the distribution of all scores together: what pooling would give, but for noise and bins.
+"""Threshold from the distribution of all scores together: that of pooling, except for noise and bins.
 
 Without noise it is the score of rank ⌈(1-α)(N+1)⌉ (or (N+K) for `weighted`), rounded up to a point of the grid. With
 noise, let T_i = C_i - (1-α)N, where C_i counts the rows up to point i. The threshold is the point after the *last* one
@@ -7,7 +7,7 @@ point, that before this score, was released too large: the noise of one point de
 margin is worked out from the law of that noise (`coverage.pooled_margin`); docs/explanation/private-conformal.md has
 the proofs.
 
-How far noise can move T_i = C_i - (1-α)N, whatever the scores are: what the margin of `pooled` is made of.
+Bounds on how far noise can move T_i = C_i - (1-α)N, whatever the scores are: the basis of the margin of `pooled`.
 
 Noise of its own in every draw has variances that are public. Where each client reports on one level (`unary`), the
 variance depends on where the rows are, which is a secret, and the margin must not be chosen by looking: it is bounded
@@ -43,13 +43,13 @@ from fedassay.tasks.distribution.stored import Release
 
 
 MOST_REPORTED_POINTS = 1 << 12
-"""The worst place of a row is looked for at every point, by trying all."""
+"""Largest number of points where clients report on one level: the worst place of a row is found by trying all."""
 
 _AT_ONCE = 1 << 20
 
 
 def tail_at_points(curve: ReleasedCurve, level: float, *, clients: int) -> NoiseTail:
-    """A bound of P(noise of T_i >= x) for every point i."""
+    """Return a bound of P(noise of T_i >= x) for every point i."""
     if curve.reports is not None:
         variance, reach = reported_moments(curve.reports.fit, curve.noise, level, clients)
         return NoiseTail(law="unary", variance=variance, reach=reach)
@@ -60,7 +60,7 @@ def tail_at_points(curve: ReleasedCurve, level: float, *, clients: int) -> Noise
 
 
 def tail_of_rows(curve: ReleasedCurve, *, clients: int) -> NoiseTail:
-    """The same for N."""
+    """Return a bound of P(noise of N >= x)."""
     if curve.reports is None:
         return _drawn(curve.noise, curve.law.total, curve.law.total, curve.reach)
     nodes = curve.reports.fit.node_weights(np.ones((1, curve.grid.points)))
@@ -70,7 +70,7 @@ def tail_of_rows(curve: ReleasedCurve, *, clients: int) -> NoiseTail:
 
 
 def reported_moments(fit: LeastSquares, noise: Noise, level: float, clients: int) -> tuple[float, float]:
-    """Variance and reach for Bernstein's inequality at every point, for the worst place of each client's row."""
+    """Return variance and reach for Bernstein's inequality at every point, for the worst place of each client's row."""
     points = fit.tree.leaves
     assert points <= MOST_REPORTED_POINTS
     worst, difference = 0.0, 0.0
@@ -87,7 +87,7 @@ def reported_moments(fit: LeastSquares, noise: Noise, level: float, clients: int
 
 
 def _drawn(noise: Noise, variance: float, least: float, reach: float) -> NoiseTail:
-    """The tail of sums of draws; shared by all parts of a release, which have the same noise."""
+    """Return the tail of sums of draws; shared by all parts of a release, which have the same noise."""
     assert noise.law in ("discrete-laplace", "discrete-gaussian", "skellam")
     return _shared(noise.law, noise.scale, variance, min(least, variance), reach)
 
@@ -98,13 +98,13 @@ def _shared(law: NoiseLaw, scale: float, variance: float, least: float, reach: f
 
 
 def _of_bits(nodes: tuple[Floats, ...], noise: Noise) -> Floats:
-    """v₀: the variance from bits that know nothing, of each sum."""
+    """Return v₀, the variance of each sum from bits that carry no information."""
     each = zip(nodes, bit_variances(noise), strict=True)
     return np.asarray(sum(bits * np.square(level).sum(axis=-1) for level, bits in each))
 
 
 def _per_row(nodes: tuple[Floats, ...], noise: Noise, points: int) -> Floats:
-    """What a row in each leaf adds to the variance of each sum: its own bit, and the level that it is asked about."""
+    """Return what a row in each leaf adds to the variance of each sum: its own bit, and the level it is asked about."""
     each = zip(nodes, noise.reporting, strict=True)
     return np.asarray(
         sum(
@@ -116,20 +116,20 @@ def _per_row(nodes: tuple[Floats, ...], noise: Noise, points: int) -> Floats:
 # --- the threshold from the distribution of all scores together ---------------------------------------------
 
 EXACT_POINTS, NOISY_POINTS, REPORTED_POINTS = 1 << 14, 1 << 10, 1 << 7
-"""Points of the grid unless they are asked for: without noise, with it, and where each client reports on one level."""
+"""Default numbers of grid points: without noise, with it, and where each client reports on one level."""
 
 UNSURE = 1e-6
-"""The part of the allowed misses that is kept for a number of rows that noise makes look too large or too small."""
+"""Part of the allowed misses that is kept for a number of rows that noise makes look too large or too small."""
 
 MOST_CELLS = 1 << 20
-"""Points of all parts of the rows together, unless they are asked for."""
+"""Largest number of points of all parts of the rows together, unless a number is requested."""
 
 BEYOND = "too many rows have scores above the range; widen it (--score-range)"
 TOO_FEW = "there are too few rows for this level, or too much noise: more rows or a larger epsilon would do"
 
 
 def exact_points(parts: int) -> int:
-    """The points for each of so many parts, where there is no noise.
+    """Return the number of points for each of `parts` parts, where there is no noise.
 
     Examples
     --------
@@ -140,7 +140,7 @@ def exact_points(parts: int) -> int:
 
 
 def stretched(lower: float, upper: float, points: int) -> float:
-    """The upper end of a uniform grid whose last point but one is `upper`: the last leaf holds what is above it."""
+    """Return the upper end of a uniform grid whose last point but one is `upper`: the last leaf holds what is above."""
     end = lower + (upper - lower) * points / (points - 1)
     before = np.array([points - 2])
     # Rounding may put the last point but one just below.
@@ -150,27 +150,27 @@ def stretched(lower: float, upper: float, points: int) -> float:
 
 
 def grid_fields(lower: float, upper: float, points: int) -> dict[str, Any]:
-    """The fields of a summary on such a grid, of a power of two points."""
+    """Return the fields of a summary on such a grid, of a power of two points."""
     points = power_of_two(points)
     return {"lower": lower, "upper": stretched(lower, upper, points), "points": points}
 
 
 def point_after_last(sums: Floats, level: float, margin: float) -> int:
-    """The place of the point after the last at which T_i is below the margin; `sums` are C_0 = 0, C_1, .., N."""
+    """Return the place of the point after the last at which T_i is below the margin; `sums` are C_0 = 0, C_1, .., N."""
     below = np.flatnonzero(sums[1:] - level * sums[-1] < margin)
     return int(below[-1]) + 1 if below.size else 0
 
 
 @dataclass(frozen=True, kw_only=True)
 class Pooled:
-    """How a released distribution is read: `test_points` is 1, or for `weighted` the number of clients."""
+    """Reader of a released distribution: `test_points` is 1, or for `weighted` the number of clients."""
 
     request: CoverageRequest
     clients: int
     test_points: int = 1
 
     def found(self, release: Release, place: int) -> Found:
-        """The threshold of one class of the release."""
+        """Return the threshold of one class of the release."""
         curve = curve_of(release.summary.grid, release.sums[place], release.fit, release.noise)
         found = self._without_noise(curve) if curve.exact else self._with_noise(curve)
         return replace(found, rows=curve.rows, clients=self.clients)
@@ -189,7 +189,7 @@ class Pooled:
         )
 
     def _rank(self, rows: int) -> int:
-        """The rank among so many rows; more than there are if they are too few."""
+        """Return the rank among `rows` rows; more than there are if they are too few."""
         level, confidence = self.request.level, self.request.confidence
         if confidence is None:
             n = rows + self.test_points
@@ -227,7 +227,7 @@ class Pooled:
         )
 
     def _raised(self) -> tuple[float, float | None, float]:
-        """Level and confidence with room for a wrong number of rows, and the probability that each end may be wrong."""
+        """Return level and confidence with room for a wrong number of rows, and the probability of error of an end."""
         level, confidence = self.request.level, self.request.confidence
         if confidence is None:
             unsure = UNSURE * (1 - level)

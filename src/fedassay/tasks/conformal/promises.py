@@ -1,4 +1,4 @@
-"""What prediction sets promise and users should know of them, and the claim that ``fedassay audit`` counts."""
+"""Guarantees of prediction sets, warnings for their users, and the claim that ``fedassay audit`` counts."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _CLASSES_UNKNOWN = " and not for each class, whose coverage is not measured"
 
 
 def sentence(results: _Results) -> str:
-    """The promise, and the coverage of each class if there are two, of the worst class if there are more.
+    """Return the promise, with the coverage of each class if there are two, of the worst class if there are more.
 
     A promise over all rows together says next to nothing about a rare class, so that it never stands alone.
     """
@@ -63,7 +63,7 @@ def _scope(by: str | None, *, gives_sets: bool) -> str:
 
 
 def _of_classes(results: _Results) -> str:
-    """What held-out rows of single classes show, or that nobody has looked."""
+    """Return what held-out rows of single classes show, or that they were not measured."""
     if results.get("held_out") is None:
         return "" if results["conditional"] else _NOT_MEASURED
     if not classes(results):
@@ -85,7 +85,7 @@ _MOST_NAMED = 5
 
 
 def warnings_about(results: _Results, task: Conformal) -> tuple[str, ...]:
-    """Sentences for users of these sets: who has too few rows, which sets hold everything, how sites differ."""
+    """Return warnings for users of these sets: sites with too few rows, sets that hold everything, how sites differ."""
     found = []
     needed = scores_needed(task.level, confidence=task.request.confidence)
     alone = results["method"] == "local"

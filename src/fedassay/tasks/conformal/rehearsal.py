@@ -4,13 +4,13 @@ The clients have equally many rows, with scores that are spread evenly over thei
 with the law of the noise that they would have: ranks, margins and guarantees are then those of a real run, because the
 task itself works them out.
 
-What sets will cover in fact, before any data, where the guarantee is a lower bound or there is none.
+Actual coverage of sets, before any data, where the guarantee is a lower bound or there is none.
 
-A guarantee under noise holds for the worst scores. What one gets with ordinary ones is more, and is what makes sets
-wider than they need to be; planning wants to know by how much. Everything here is for scores that are spread evenly
+A guarantee under noise holds for the worst scores. The coverage with ordinary scores is larger, which makes sets
+wider than they need to be; planning has to know by how much. Everything here is for scores that are spread evenly
 over their range; the distribution of scores matters through ties and bins only, but for the mean of quantiles.
 
-Not guarantees: numbers to expect, some from a small simulation with a fixed seed, so that a plan is always the same.
+These are expected numbers, not guarantees; some are from a small simulation with a fixed seed, so plans do not vary.
 """
 
 from __future__ import annotations
@@ -41,10 +41,10 @@ from fedassay.tasks.expectation import PlannedStudy
 
 
 CHOICE_DRAWS = 1000
-"""Simulated clients; their probabilities are averaged, so that no choice has to be drawn."""
+"""Number of simulated clients; their probabilities are averaged, so that no choice has to be drawn."""
 
 POOLED_DRAWS = 200
-"""Simulated releases."""
+"""Number of simulated releases."""
 
 _AT_ONCE = 1 << 20
 
@@ -57,12 +57,12 @@ class Expected(NamedTuple):
 
     @classmethod
     def of(cls, law: CoverageOfThreshold) -> Expected:
-        """Those of a law."""
+        """Return mean and standard deviation of a law."""
         return cls(law.mean, law.standard_deviation)
 
 
 def average_coverage(clients: int, rows: int, level: float) -> Expected | None:
-    """Of the mean of the clients' split quantiles, whose coverages are independent; None if they have too few rows.
+    """Predict coverage for the mean of split quantiles with independent coverages; None if clients have too few rows.
 
     For scores that are not spread evenly the mean of quantiles is not the quantile of the mean: nothing is guaranteed.
 
@@ -79,7 +79,7 @@ def average_coverage(clients: int, rows: int, level: float) -> Expected | None:
 
 
 def choice_coverage(losses: QuantileLosses, noise: Noise, *, clients: int, server_rank: int) -> Expected:
-    """Where each client chooses a candidate with probability ∝ exp(-loss/scale), and the server takes the k-th.
+    """Predict coverage where clients choose with probability ∝ exp(-loss/scale), and the server takes the k-th choice.
 
     G_b, the probability that a client chooses one of the first b candidates, is averaged over simulated scores; clients
     are independent, so that P(the threshold is among the first b) = P(Bin(m, G_b) >= k) exactly.
@@ -106,7 +106,7 @@ def choice_coverage(losses: QuantileLosses, noise: Noise, *, clients: int, serve
 def pooled_coverage(
     summary: ValueSummary, noise: Noise, *, rows: int, level: float, margin: float
 ) -> Expected | None:
-    """Where the threshold is the point after the last at which released T_i = C_i - (1-α)N is below the margin.
+    """Predict coverage where the threshold is the point after the last with released T_i = C_i - (1-α)N below margin.
 
     Noise is drawn as rounded normal numbers of the right variance: what a sum gets is made of several draws. None where
     clients report on one level each.
@@ -126,7 +126,7 @@ def pooled_coverage(
 
 
 def _shares(summary: ValueSummary) -> Floats:
-    """The share of evenly spread scores up to each point."""
+    """Return the share of evenly spread scores up to each point."""
     thresholds = summary.grid.thresholds
     return np.asarray(np.clip((thresholds - summary.lower) / (thresholds[-2] - summary.lower), 0.0, 1.0))
 
@@ -139,17 +139,17 @@ def _moments(values: Floats, probabilities: Floats) -> Expected:
 # --- rehearsal of a conformal task --------------------------------------------------------------------------
 
 MOST_ROWS_EACH = 10**7
-"""Coverage is not computed for clients with more rows."""
+"""Largest number of rows of a client for which coverage is computed."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class EvenScores:
-    """The rows of one such client."""
+    """Rows of a client with evenly spread scores."""
 
     count: int
 
     def batches(self) -> Iterator[Batch]:
-        """Scores in the middle of as many equal parts of [0, 1]."""
+        """Yield scores in the middles of `count` equal parts of [0, 1]."""
         yield {"conformity": (np.arange(self.count) + 0.5) / self.count}
 
 
@@ -160,9 +160,9 @@ class Rehearsal:
     Parameters
     ----------
     task : for scores between 0 and 1.
-    method : the one that was used.
+    method : the method that was used.
     found : the threshold for scores between 0 and 1, and its guarantee.
-    query : what was asked; None if nobody was.
+    query : the question; None if no client was asked.
     noise : of the answer.
     clients, rows : how many clients have rows, and how many rows each.
     """
@@ -177,14 +177,14 @@ class Rehearsal:
 
     @property
     def in_private(self) -> bool:
-        """Whether each client chooses with privacy."""
+        """True if each client chooses with privacy."""
         return isinstance(self.query, Select)
 
     @property
     def trivial(self) -> bool:
-        """Whether every set will hold everything. What clients choose privately is not known beforehand.
+        """True if every set will hold everything. Private choices of clients are not known beforehand.
 
-        But those without rows among them, which are in other parts of the study, choose the point above all others.
+        But clients without rows, which are in other parts of the study, choose the point above all others.
         """
         if self.in_private:
             return bool(self.found.details["server_rank"] > self.clients)
@@ -192,7 +192,7 @@ class Rehearsal:
 
     @property
     def reason(self) -> str | None:
-        """Why every set will hold everything; None if that is not so."""
+        """Reason why every set will hold everything; None if that is not so."""
         if not self.trivial:
             return None
         # These clients have no scores outside the range.
@@ -206,14 +206,14 @@ class Rehearsal:
 
     @property
     def law(self) -> CoverageOfThreshold | None:
-        """The law of the coverage, or one below it; for single clients that of one of them."""
+        """Law of the coverage, or a law below it; for single clients that of one client."""
         if self.method != "local" or self.trivial:
             return self.found.law
         return best_pair(1, self.rows, self.task.level)
 
     @cached_property
     def expected(self) -> Expected | None:
-        """The coverage to expect in fact, for evenly spread scores; None if it is not known, or all is covered."""
+        """Coverage to expect in fact, for evenly spread scores; None if it is not known, or all is covered."""
         details, of = self.found.details, None if self.query is None else self.query.of
         if self.trivial:
             return None
@@ -225,7 +225,7 @@ class Rehearsal:
         elif isinstance(of, ValueSummary):
             rows = self.clients * self.rows
             if self.noise.variance == 0:
-                # Of the score of this rank among all rows, but for the width of a bin.
+                # The law of the score of this rank among all rows, except for the width of a bin.
                 rank = round(details["rank"])
                 return Expected.of(CoverageLaw(clients=1, rows=rows, local_rank=rank, server_rank=1))
             known = pooled_coverage(
@@ -234,7 +234,7 @@ class Rehearsal:
         return Expected.of(self.law) if known is None and self.law is not None else known
 
     def width(self, name: str) -> float | None:
-        """By the name of a target: infinite if all is covered, None where nothing is known.
+        """Return the width of a target, by its name: infinite if all is covered, None where nothing is known.
 
         Where clients report on one level each, only a law below that of the coverage is known. What is above the level
         then is the margin for the noise, and half a bin.
@@ -285,7 +285,7 @@ def rehearse(task: Conformal, study: PlannedStudy) -> Rehearsal:
 
 
 def _answer(query: Query[Any], *, clients: int, rows: int, empty: int) -> Any:
-    """What such clients would answer together, without noise, and so many without rows."""
+    """Return the joint answer, without noise, of such clients and of `empty` clients without rows."""
     of = query.of
     if isinstance(of, ValueSummary):
         up_to = np.rint(clients * rows * _shares(of))

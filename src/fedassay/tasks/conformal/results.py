@@ -1,4 +1,4 @@
-"""Declarations of what conformal tasks say."""
+"""Declarations of the results of conformal tasks."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from fedassay.protocol.result_parts import Anything, MetricPart, NonEmpty, Posit
 
 
 class GuaranteePart(TypedDict):
-    """What is promised, under which assumption."""
+    """Guarantee and its assumption."""
 
     kind: Literal["marginal", "training-conditional", "none"]
     level: float
     confidence: float | None
     coverage: float | None
-    """The computed marginal coverage."""
+    """Computed marginal coverage."""
 
     probability: float | None
-    """That at least the level is covered."""
+    """Probability that at least the level is covered."""
 
     assumption: str | None
     text: NonEmpty
@@ -58,7 +58,7 @@ class ThresholdPart(TypedDict):
     """A threshold with its promise."""
 
     threshold: float | None
-    """Null where the set holds everything, or where there is not one for all."""
+    """Null where the set holds everything, or where there is no common threshold."""
 
     infinite: bool
     reason: NotRequired[NonEmpty]
@@ -78,7 +78,7 @@ class ConformityScore(TypedDict):
     """binary: the calibrator, if there is one."""
 
     calibrated: NotRequired[bool]
-    """binary: whether scores go through a calibrator first."""
+    """binary: true if scores go through a calibrator first."""
 
 
 @declared(is_open=True)
@@ -90,26 +90,26 @@ class ClassCoverage(TypedDict):
 
 
 WorstClass = TypedDict("WorstClass", {"class": Any, "rows": float, "coverage": MetricPart})
-"""The class with the lowest coverage; its interval allows for the choice of one of so many."""
+"""Class with the lowest coverage; its interval allows for the choice among the classes."""
 
 
 @declared(is_open=True)
 class HeldOutCoverage(TypedDict):
-    """What held-out rows show."""
+    """Results on held-out rows."""
 
     rows: float
     sites: Any
     coverage: MetricPart
     mean_size: NotRequired[MetricPart]
     classes: NotRequired[dict[str, ClassCoverage] | None]
-    """Of sets of classes that are not conditional on them: what held-out rows of each class show."""
+    """Results of held-out rows of each class, for sets of classes that are not conditional on them."""
 
     worst_class: NotRequired[WorstClass | None]
 
 
 @declared(is_open=True)
 class SentScore(TypedDict):
-    """What a site sent."""
+    """Score that a site sent."""
 
     site: str
     rows: Any
@@ -119,7 +119,7 @@ class SentScore(TypedDict):
 
 @declared(is_open=True)
 class ClientDifferences(TypedDict):
-    """How much clients differ beyond chance."""
+    """Differences between clients beyond chance."""
 
     statistic: float
     degrees: int
@@ -154,7 +154,7 @@ class ConformalResults(ThresholdPart):
     sites: NotRequired[list[SentScore]]
     held_out: NotRequired[HeldOutCoverage | None]
     text: NonEmpty
-    """What is promised of whom, and what held-out rows of each class show."""
+    """Guarantee, the rows that it is for, and the results of held-out rows of each class."""
 
     heterogeneity: NotRequired[ClientDifferences | None]
     comparison: NotRequired[list[ComparedMethod]]
@@ -165,15 +165,15 @@ class ConformalResults(ThresholdPart):
     """Rank among all rows."""
 
     margin: NotRequired[float | None]
-    """By how many rows the rank was raised for noise."""
+    """Number of rows by which the rank was raised for noise."""
 
     step: NotRequired[float | None]
     """Distance of the public points."""
 
     candidates: NotRequired[float | None]
-    """Public points."""
+    """Number of public points."""
 
     without_a_quantile: NotRequired[float | None]
-    """Clients with too few rows for a quantile."""
+    """Number of clients with too few rows for a quantile."""
 
     notes: list[str]

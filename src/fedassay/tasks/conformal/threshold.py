@@ -1,4 +1,4 @@
-"""A threshold of prediction sets: what is wanted of it, and what is known about it."""
+"""Threshold of prediction sets: the requested coverage, and what is known about the threshold."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from fedassay.estimation.coverage.law import CoverageOfThreshold
 
 @dataclass(frozen=True, kw_only=True)
 class CoverageRequest:
-    """The coverage, and with which confidence over the calibration rows (None: on average over them)."""
+    """Requested coverage, and the confidence over the calibration rows (None: on average over them)."""
 
     level: float
     confidence: float | None = None
@@ -48,10 +48,10 @@ class Found:
     reached : the probability over the calibration rows that the level is reached, if it is not the law's.
     exact : whether `law` is that of continuous scores itself; otherwise it is a lower bound.
     pair : (ℓ, k), if all clients have the same ℓ.
-    rows, clients : how many of each it was computed from; rows are estimated under noise.
+    rows, clients : numbers of each that it was computed from; rows are estimated under noise.
     assumption : under which the law holds.
     reason : why there is no finite threshold, or no promise.
-    details : what else the method says, as JSON.
+    details : further results of the method, as JSON.
     notes : sentences for the user.
     """
 
@@ -70,7 +70,7 @@ class Found:
 
     @classmethod
     def everything(cls, reason: str, *, clients: int | None = None, notes: tuple[str, ...] = ()) -> Found:
-        """The honest answer where no finite threshold can be had: the set holds everything, and covers everything."""
+        """Return the answer where there is no finite threshold: the set holds everything, and covers everything."""
         return cls(
             threshold=math.inf,
             promised=1.0,
@@ -83,13 +83,13 @@ class Found:
 
     @property
     def infinite(self) -> bool:
-        """Whether the set holds everything."""
+        """True if the set holds everything."""
         return self.threshold == math.inf
 
     def to_json(
         self, *, level: float, confidence: float | None, over_classes: bool = False
     ) -> dict[str, Any]:
-        """Threshold, guarantee, pair and law, as plain JSON; `over_classes`: the guarantee is not for each class."""
+        """Return threshold, guarantee, pair and law as JSON; `over_classes`: the guarantee is not for each class."""
         return {
             "threshold": None if self.infinite else self.threshold,
             "infinite": self.infinite,
@@ -142,12 +142,12 @@ class Found:
 
 
 def _down(number: float | None) -> str:
-    """Four digits, never more than the number."""
+    """Format a number with four digits, rounded down."""
     return "unknown" if number is None else f"{math.floor(number * 1e4 + 1e-9) / 1e4:.4f}"
 
 
 def law_to_json(law: CoverageOfThreshold, *, exact: bool) -> dict[str, Any]:
-    """Mean, spread, quantiles and the distribution function where it rises."""
+    """Return mean, spread, quantiles and the distribution function where it rises."""
     low, high = law.quantile(1e-4), law.quantile(1 - 1e-4)
     coverage = np.unique(np.linspace(low, high, CURVE_POINTS)).tolist()
     return {

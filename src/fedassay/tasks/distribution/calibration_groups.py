@@ -33,18 +33,18 @@ from fedassay.summaries.bounded_sums import ONE, GroupTotals
 
 
 DRAWS = 4_999
-"""Simulated statistics per p-value: none is below 1/5,000."""
+"""Number of simulated statistics per p-value: none is below 1/5,000."""
 
 _SEED = 20_250_101
-"""A constant: the same release always gives the same p-value."""
+"""Constant seed: the same release always gives the same p-value."""
 
 
 def fourth_cumulant(noise: Noise) -> float:
-    """κ_4 of the noise in a coordinate: what it has beyond a normal law of the same variance.
+    """Return κ_4 of the noise in a coordinate: what it has beyond a normal law of the same variance.
 
     Discrete Laplace noise is the difference of two geometric draws of variance v/2, κ_4 = v(1 + 3v); a Skellam draw has
     κ_4 = v. Cumulants of independent draws (`Noise.copies`) add up. Others count as normal: the discrete Gaussian,
-    and sums over clients who randomise their bits.
+    and sums over clients that randomise their bits.
 
     Examples
     --------
@@ -60,7 +60,7 @@ def fourth_cumulant(noise: Noise) -> float:
 
 
 def upper_tail(statistic: float, *, mean: float, variance: float) -> float:
-    """P(T >= statistic) for a gamma law with this mean and variance.
+    """Return P(T >= statistic) for a gamma law with this mean and variance.
 
     With variance = 2·mean it is the χ² law with `mean` degrees of freedom. For sums of squares whose terms have
     heavier tails than normal ones, it is closer than that: see docs/explanation/hosmer-lemeshow.md.
@@ -74,7 +74,7 @@ def upper_tail(statistic: float, *, mean: float, variance: float) -> float:
 
 
 def noise_like(noise: Noise, shape: tuple[int, ...], rng: np.random.Generator) -> Floats:
-    """Draws of this law; whole numbers become real ones, which for a scale of many units makes no difference."""
+    """Draw from this law; whole numbers become real ones, which for a scale of many units makes no difference."""
     if noise.law == "discrete-laplace" and noise.copies == 1:
         return rng.laplace(0.0, noise.scale, shape)
     if noise.law == "discrete-laplace":
@@ -83,7 +83,7 @@ def noise_like(noise: Noise, shape: tuple[int, ...], rng: np.random.Generator) -
 
 
 def simulated_tail(statistic: float, draw: Callable[[np.random.Generator], Floats]) -> float:
-    """The p-value of a statistic among draws of its null: (1 + those not below it)/(1 + all of them).
+    """Return the p-value of a statistic among draws of its null: (1 + those not below it)/(1 + all of them).
 
     `draw` gets a generator with a constant seed and returns statistics; NaN are those that are not defined, and left
     out.
@@ -130,17 +130,17 @@ class CalibrationGroups:
 
     @property
     def number(self) -> int:
-        """Q."""
+        """Number of groups, Q."""
         return len(self.rows)
 
     @property
     def exact(self) -> bool:
-        """Whether there is no noise."""
+        """True if there is no noise."""
         return not self.noise.any()
 
     @cached_property
     def chance(self) -> Floats:
-        """The diagonal of B; noise can make a variance negative, which then counts as zero."""
+        """Diagonal of B; noise can make a variance negative, which then counts as zero."""
         share: Floats = self.expected / np.where(self.rows > 0, self.rows, np.inf)
         return np.maximum(0.0, self.expected * (1 - share))
 
@@ -150,23 +150,23 @@ class CalibrationGroups:
 
     @property
     def gaps(self) -> Floats:
-        """D."""
+        """Gaps D."""
         return self.observed - self.expected
 
     @cached_property
     def statistic(self) -> float:
-        """X² = D^T V^{-1} D; without noise the classical statistic."""
+        """Statistic X² = D^T V^{-1} D; without noise the classical statistic."""
         return float(self.gaps @ self._inverse @ self.gaps)
 
     @cached_property
     def statistic_rounding(self) -> float:
-        """To first order, how far the rounding of E can have moved the statistic, by D and by V."""
+        """First-order bound on how far the rounding of E can have moved the statistic, by D and by V."""
         weights = self._inverse @ self.gaps
         by_expected = 2 * np.abs(weights) + weights**2 * np.abs(1 - 2 * self.expected / self.rows)
         return float(by_expected @ self.rounding)
 
     def moments(self, removed: Floats) -> tuple[float, float]:
-        """The mean and the variance of X² if the model is right and V is as estimated.
+        """Return the mean and the variance of X² if the model is right and V is as estimated.
 
         With the covariance Σ of the gaps, E X² = tr(V^{-1}Σ) and
 
@@ -183,11 +183,11 @@ class CalibrationGroups:
 
     @property
     def nothing_removed(self) -> Floats:
-        """The directions that a frozen model leaves no gaps in: none."""
+        """Directions that a frozen model leaves no gaps in: none."""
         return np.zeros((self.number, 0))
 
     def fitted(self) -> Floats:
-        """The two directions in which a logistic fit to these rows leaves no gaps: Σ(y-s) = Σ(y-s)·logit s = 0."""
+        """Return both directions in which a logistic fit to these rows leaves no gaps: Σ(y-s) = Σ(y-s)·logit s = 0."""
         if self.number < 3:
             raise Undefined(
                 f"there are {self.number} groups, and a model fitted to the rows needs at least 3"
@@ -200,7 +200,7 @@ class CalibrationGroups:
 
     @property
     def drowned(self) -> int:
-        """In how many groups noise makes up more than half of the variance of the gap, the other gaps given.
+        """Number of groups in which noise makes up more than half of the variance of the gap, the other gaps given.
 
         1/(V^{-1})_jj is the variance of D_j given the other gaps. It matters where their noise has much in common, as
         that of neighbours in a histogram.
@@ -208,12 +208,12 @@ class CalibrationGroups:
         return int(np.count_nonzero(2 * self.chance * np.diag(self._inverse) < 1))
 
     def to_json(self) -> list[dict[str, Any]]:
-        """The table."""
+        """Return the table."""
         return table(self.edges, self.rows, self.observed, self.expected)
 
 
 def table(edges: tuple[float, ...], rows: Floats, observed: Floats, expected: Floats) -> list[dict[str, Any]]:
-    """One entry per group, with the scores between which it lies."""
+    """Return one entry per group, with the scores between which it lies."""
     names = ("lower", "upper", "rows", "observed", "expected")
     columns = (edges[:-1], edges[1:], rows, observed, expected)
     return [
@@ -223,7 +223,7 @@ def table(edges: tuple[float, ...], rows: Floats, observed: Floats, expected: Fl
 
 
 def enough_rows(rows: Floats, deviation: Callable[[int, int], float]) -> list[int]:
-    """Where to cut a row of groups so that each part has enough rows: more than none, and than noise could feign.
+    """Return where to cut a row of groups so that each part has enough rows: more than none, and than noise can feign.
 
     Parameters
     ----------
@@ -253,7 +253,7 @@ def enough_rows(rows: Floats, deviation: Callable[[int, int], float]) -> list[in
 
 
 def from_totals(totals: GroupTotals, noise: Noise) -> CalibrationGroups:
-    """The groups of a release of (O_1, O_0, E_1), neighbours joined where one has too few rows."""
+    """Return the groups of a release of (O_1, O_0, E_1), neighbours joined where a group has too few rows."""
     v = noise.variance / ONE**2
     rows = totals.observed_positives + totals.observed_negatives
     cuts = enough_rows(rows, lambda i, j: float(np.sqrt(2 * v * (j - i))))
@@ -275,7 +275,7 @@ def from_totals(totals: GroupTotals, noise: Noise) -> CalibrationGroups:
 
 
 def from_evidence(evidence: Evidence, groups: int) -> CalibrationGroups:
-    """Equi-depth groups of a released score histogram, neighbours joined where one has too few rows.
+    """Return equi-depth groups of a released score histogram, neighbours joined where a group has too few rows.
 
     The scores of a bin count as its middle. Groups here hold the scores from `lower` up to but not `upper`.
     """
@@ -305,7 +305,7 @@ def from_evidence(evidence: Evidence, groups: int) -> CalibrationGroups:
 
 
 def _loads(evidence: Evidence, of_positive: Floats, of_negative: Floats) -> Floats:
-    """How the noise of each node enters sums over leaves, in units of its fourth cumulant."""
+    """Return how the noise of each node enters sums over leaves, in units of its fourth cumulant."""
     fit, noise = evidence.fit, evidence.noise
     fourth = fourth_cumulant(noise)
     if fourth == 0 or not isinstance(fit, LeastSquares):

@@ -1,4 +1,4 @@
-"""What a released distribution says: sums up to each point, the law of their noise, and bands.
+"""Contents of a released distribution: sums up to each point, the law of their noise, and bands.
 
 Three mechanisms, one reading: each gives unbiased sums F_0 = 0, F_1, .., F_N of the first leaves and the exact
 covariance of their noise. Nothing here is smoothed; smoothing is for what is shown (see `shown`).
@@ -28,12 +28,12 @@ from fedassay.summaries.distribution.grid import ValueGrid
 from fedassay.tasks.distribution.smoothing.curves import isotonic, l1, l2
 
 _STEPS = 40
-"""Half-widths are computed for so many variances, and each point takes the next larger one."""
+"""Number of variances for which half-widths are computed; each point takes the next larger variance."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class ReleasedCurve:
-    """How many rows have a value up to each point, as released, and what is known about the error.
+    """Number of rows with a value up to each point, as released, and what is known about the error.
 
     Parameters
     ----------
@@ -56,31 +56,31 @@ class ReleasedCurve:
 
     @property
     def exact(self) -> bool:
-        """Whether there is no noise."""
+        """True if there is no noise."""
         return self.noise.variance == 0
 
     @property
     def rows(self) -> float:
-        """F_N."""
+        """Number of rows, F_N."""
         return float(self.sums[-1])
 
     def require_rows(self) -> float:
-        """F_N, if it stands out from the noise; else `Undefined`."""
+        """Return F_N, if it stands out from the noise; else raise `Undefined`."""
         return enough("rows", self.rows, 0.0 if self.exact else self.law.total)
 
     @cached_property
     def shares(self) -> Floats:
-        """F_r/F_N for r = 1..N, as released: under noise neither monotone nor within [0, 1]."""
+        """Shares F_r/F_N for r = 1..N, as released: under noise neither monotone nor within [0, 1]."""
         return self.sums[1:] / self.require_rows()
 
     @cached_property
     def monotone(self) -> Floats:
-        """The closest non-decreasing shares in [0, 1]."""
+        """Closest non-decreasing shares in [0, 1]."""
         rows = self.require_rows()
         return isotonic(self.sums[1:], top=rows) / rows
 
     def share_variances(self, shares: Floats | float, places: Ints | slice = slice(None)) -> Floats:
-        """The noise variance of F_r/F_N where the true shares are these, at places r-1 from 0; all by default.
+        """Return the noise variance of F_r/F_N where the true shares are these, at places r-1 from 0; all by default.
 
         F̂_r/F̂_N - s = (e_r - s·e_N)/F̂_N for the errors e of the two sums and s = F_r/F_N: exact, given F̂_N.
         """
@@ -90,7 +90,7 @@ class ReleasedCurve:
         return np.asarray(np.maximum(variances, 0.0) / self.require_rows() ** 2)
 
     def band(self, *, level: float) -> tuple[Floats, Floats]:
-        """Lower and upper ends that hold the distribution function at all points at once, with this probability.
+        """Return lower and upper ends that hold the distribution function at all points at once, with this probability.
 
         Sampling: Dvoretzky, Kiefer and Wolfowitz with Massart's constant. Noise: a Chernoff bound at each point, with
         a union over all of them. The function is known not to decrease, so that a lower end holds for all points
@@ -113,7 +113,7 @@ class ReleasedCurve:
         return dkw_half_width(fewest, (1 - NOISE_SHARE) * error) + self.noise_half_widths(level=level)
 
     def noise_half_widths(self, *, level: float) -> Floats:
-        """The part of the band's half-width that is for the noise, at each point."""
+        """Return the part of the band's half-width that is for the noise, at each point."""
         variances = self.share_variances(self._inside)
 
         def half_width(variance: float) -> float:
@@ -133,7 +133,7 @@ class ReleasedCurve:
 
 
 def _stepwise(function: Callable[[float], float], variances: Floats) -> Floats:
-    """An increasing function at many places, from above: each is rounded up to one of a few."""
+    """Bound an increasing function from above at many places: each place is rounded up to one of a few."""
     largest = float(variances.max())
     if largest == 0:
         return np.zeros(len(variances))
@@ -145,13 +145,13 @@ def _stepwise(function: Callable[[float], float], variances: Floats) -> Floats:
 def curve_of(
     grid: ValueGrid, sums: Floats, fit: LeafCovariance, noise: Noise, *, times: int = 1
 ) -> ReleasedCurve:
-    """The curve of the rows of one class, or of several together.
+    """Return the curve of the rows of one class, or of several together.
 
     Parameters
     ----------
     sums : of all of these classes.
     fit : the covariance of the leaves of one class.
-    times : how many classes there are.
+    times : number of classes.
     """
     if fit.exact or not noise.reporting:
         one = NodeNoise(fit=fit).positives
@@ -177,16 +177,16 @@ SMOOTHINGS = ("none", "isotonic", "l1", "l2")
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Shown:
-    """The values of a distribution function at some places of its grid."""
+    """Values of a distribution function at some places of its grid."""
 
     places: Ints
     values: Floats
 
     @classmethod
     def of(cls, curve: ReleasedCurve, *, smoothing: str, smoothed_points: int | None) -> Shown:
-        """The curve after smoothing; without it, or without noise, only cut off at 0 and 1.
+        """Smooth the curve; without smoothing, or without noise, only cut it off at 0 and 1.
 
-        With `smoothed_points`, only so many of the points are smoothed and shown. Raises `Undefined` if there are too
+        With `smoothed_points`, only that number of points is smoothed and shown. Raises `Undefined` if there are too
         few rows.
         """
         rows, sums = curve.require_rows(), curve.sums[1:]
@@ -202,13 +202,13 @@ class Shown:
         return cls(places=places, values=np.minimum(values[: len(places)], 1.0))
 
     def first_above(self, share: float) -> int | None:
-        """The place of the first value that is not below a share, rounding aside; None if all are."""
+        """Return the place of the first value that is not below a share, rounding aside; None if all are."""
         reached = self.values >= share - 1e-12
         return int(self.places[int(np.argmax(reached))]) if reached.any() else None
 
 
 def spread_out(count: int, most: int | None) -> Ints:
-    """At most so many of the numbers below `count`, evenly spread, the last one among them.
+    """Return at most `most` of the numbers below `count`, evenly spread, the last number among them.
 
     Examples
     --------
@@ -223,7 +223,7 @@ def spread_out(count: int, most: int | None) -> Ints:
 
 
 def point_of(grid: ValueGrid, place: int) -> float:
-    """The point at a place."""
+    """Return the point at a place."""
     return float(grid.threshold(np.array([place]))[0])
 
 
@@ -233,7 +233,7 @@ Entry = dict[str, Any]
 
 
 def checked_quantile(quantile: float) -> float:
-    """The quantile as a number; refused unless between 0 and 1."""
+    """Return the quantile as a number; raise unless it is between 0 and 1."""
     try:
         number = float(quantile)
     except (TypeError, ValueError):
@@ -244,7 +244,7 @@ def checked_quantile(quantile: float) -> float:
 
 
 def quantile_entry(curve: ReleasedCurve, shown: Shown, quantile: float, *, level: float) -> Entry:
-    """The smallest point at which the shown distribution function reaches the quantile, and its interval.
+    """Return the smallest point at which the shown distribution function reaches the quantile, and its interval.
 
     The value is that of ``numpy.quantile(method="inverted_cdf")``, rounded up to a point of the grid.
 
@@ -275,7 +275,7 @@ def quantile_entry(curve: ReleasedCurve, shown: Shown, quantile: float, *, level
 
 
 def binomial_margins(quantile: float, rows: float, *, level: float) -> tuple[float, float]:
-    """How far the share of rows up to the quantile may be below and above it: binomial quantiles, never too narrow."""
+    """Return how far the share of rows up to a quantile may be below and above it: binomial, never too narrow."""
     from scipy.stats import binom  # takes longer to import than most commands do
 
     n, tail = max(1, math.floor(rows)), (1 - level) / 2
@@ -285,12 +285,12 @@ def binomial_margins(quantile: float, rows: float, *, level: float) -> tuple[flo
 
 
 def undefined_entry(quantile: float, reason: Undefined, *, level: float) -> Entry:
-    """A quantile that has no value, and why."""
+    """Return the entry of a quantile that has no value, with the reason."""
     return {"quantile": quantile, "value": None, "interval": None, "level": level, "reason": str(reason)}
 
 
 def entry_at(grid: ValueGrid, quantile: float, place: int, *, ends: tuple[int, int], level: float) -> Entry:
-    """The entry of a quantile whose value is in this leaf, and surely between these two."""
+    """Return the entry of a quantile whose value is in this leaf, and surely between these two."""
     value = point_of(grid, place) if place < grid.named else None
     first, last = min(ends[0], place), max(ends[1], place)
     low = grid.lower if grid.spacing != "given" else None
@@ -320,7 +320,7 @@ def _end_leaf(grid: ValueGrid, place: int) -> str | None:
 
 
 def area_between(fpr: ArrayLike, tpr: ArrayLike, other_fpr: ArrayLike, other_tpr: ArrayLike) -> float:
-    """The area between two ROC curves, each a broken line from (0, 0) to (1, 1) that never turns back.
+    """Return the area between two ROC curves, each a broken line from (0, 0) to (1, 1) that never turns back.
 
     Exact: ∫ |R(x) - S(x)| dx over all pieces on which both are linear, cut where they cross. It is zero only for equal
     curves, unlike the difference of two areas under curves.
@@ -355,7 +355,7 @@ def _checked_curve(fpr: ArrayLike, tpr: ArrayLike) -> tuple[Floats, Floats]:
 
 
 def _at(curve: tuple[Floats, Floats], x: Floats, *, side: str) -> Floats:
-    """The curve's height just to one side of x."""
+    """Return the curve's height just to one side of x."""
     xs, ys = curve
     if side == "right":  # the last corner at or before x, and the one after it
         start = np.searchsorted(xs, x, side="right") - 1

@@ -1,4 +1,4 @@
-"""What a document shows of a distribution function: the curve with its band, its quantiles, and both classes."""
+"""Document of a distribution function: the curve with its band, its quantiles, and both classes."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from fedassay.documents.kind import FROZEN_MODEL, INDEPENDENT_ROWS, ON_ALL_ROWS,
 from fedassay.documents.palette import BAND_OPACITY, BLUE, INK, MUTED, RED
 
 ALL_SHOWN = 16
-"""Curves of up to so many points are printed in full, of others as many points as `SOME_SHOWN`."""
+"""Largest number of points of a curve that is printed in full; of others, `SOME_SHOWN` points are printed."""
 
 SOME_SHOWN = 10
 
 MOST_DRAWN = 1024
-"""Points of a plot: more than it has pixels."""
+"""Largest number of points of a plot: more than it has pixels."""
 
 _MOST_QUANTILES = 3
 _WIDTH, _HEIGHT = 420, 300
@@ -37,7 +37,7 @@ class DistributionDocument(KindDocument):
     """Distribution function of a scalar."""
 
     def blocks(self, document: Document) -> Iterator[DocumentBlock]:
-        """The curve, its quantiles, and with labels the ROC curve."""
+        """Yield the curve, its quantiles, and with labels the ROC curve."""
         results = document["results"]
         yield distribution(document)
         if results["quantiles"]:
@@ -47,7 +47,7 @@ class DistributionDocument(KindDocument):
             yield _classes(results)
 
     def key_numbers(self, results: Results) -> Iterator[KeyNumber]:
-        """The first quantiles."""
+        """Yield the first quantiles."""
         for entry in results["quantiles"][:_MOST_QUANTILES]:
             label = f"quantile {entry['quantile']:g}"
             if entry["value"] is None:
@@ -58,11 +58,11 @@ class DistributionDocument(KindDocument):
             yield KeyNumber(label=label, text=figures.amount(entry["value"], width=width), detail=ends)
 
     def assumptions(self, results: Results) -> Iterator[str]:
-        """Independent rows, and nothing else."""
+        """Yield that rows are independent, and nothing else."""
         yield "Rows are independent draws from one population; nothing else is assumed of the values."
 
     def listed_metrics(self, results: Results) -> Iterator[tuple[str, float | None, Any]]:
-        """The quantiles."""
+        """Yield the quantiles."""
         yield from (("quantile", entry["quantile"], entry) for entry in results["quantiles"])
 
 
@@ -70,7 +70,7 @@ class QuantilesDocument(DistributionDocument):
     """Quantiles that were found by search."""
 
     def blocks(self, document: Document) -> Iterator[DocumentBlock]:
-        """The quantiles, of a curve that was never released."""
+        """Yield the quantiles, of a curve that was never released."""
         yield quantiles(document)
 
 
@@ -78,7 +78,7 @@ class QuantilesDocument(DistributionDocument):
 
 
 def points_table(document: Document) -> TableBlock:
-    """The distribution function at some of its points."""
+    """Tabulate the distribution function at some of its points."""
     results = document["results"]
     band = f"{results['level']:.0%} band, all points at once"
     rows: list[tuple[str, ...]] = []
@@ -97,7 +97,7 @@ def points_table(document: Document) -> TableBlock:
 
 
 def places(count: int) -> list[int]:
-    """Which points are printed: all, or some at equal steps, the last among them.
+    """Return the points that are printed: all, or some at equal steps, the last among them.
 
     Examples
     --------
@@ -110,7 +110,7 @@ def places(count: int) -> list[int]:
 
 
 def _made(results: Results) -> str:
-    """How the curve was made, such as ``1,024 points (uniform); mechanism tree, smoothing isotonic.``"""
+    """Describe how the curve was made, such as ``1,024 points (uniform); mechanism tree, smoothing isotonic.``"""
     grid = results["grid"]
     some = "" if len(results["points"]) <= ALL_SHOWN else f", {SOME_SHOWN} of them shown"
     points = f"{figures.counted(grid['points'], 'point')} ({grid['spacing']}){some}"
@@ -124,7 +124,7 @@ def _value(document: Document) -> str:
 
 
 def quantiles(document: Document) -> TableBlock:
-    """The quantiles that were asked for."""
+    """Tabulate the requested quantiles."""
     results = document["results"]
     rows, notes = [], []
     for entry in results["quantiles"]:
@@ -138,13 +138,13 @@ def quantiles(document: Document) -> TableBlock:
 
 
 def _ends(entry: Mapping[str, Any]) -> tuple[float | None, float | None, float | None]:
-    """Both ends of an interval and its width; an end where nothing is known is None."""
+    """Return both ends of an interval and its width; an end where nothing is known is None."""
     low, high = entry["interval"] or (None, None)
     return low, high, None if low is None or high is None else high - low
 
 
 def _between(low: float | None, high: float | None, width: float | None) -> str:
-    """An interval, which may be open: behind the last of given points nothing is known."""
+    """Format an interval, which may be open: behind the last of given points nothing is known."""
     if low is None and high is None:
         return ""
     if high is None:
@@ -155,7 +155,7 @@ def _between(low: float | None, high: float | None, width: float | None) -> str:
 
 
 def _classes(results: Results) -> TableBlock:
-    """How many rows each class has, and how well the value tells them apart."""
+    """Tabulate the number of rows of each class, and how well the value separates the classes."""
     counts = {name: results[name]["rows"] for name in ("positives", "negatives")}
     auc = results["roc_auc"]
     rows = [(name, *_count(metric)) for name, metric in counts.items()]
@@ -165,7 +165,7 @@ def _classes(results: Results) -> TableBlock:
 
 
 def _count(metric: Mapping[str, Any]) -> tuple[str, str]:
-    """A number of rows and its interval, without decimals."""
+    """Format a number of rows and its interval, without decimals."""
     if metric["value"] is None:
         return "-", ""
     low, high = metric["interval"]
@@ -176,7 +176,7 @@ def _count(metric: Mapping[str, Any]) -> tuple[str, str]:
 
 
 def distribution(document: Document) -> CurveBlock:
-    """The curve with its band and quantiles; with labels, the curves of both classes and the ROC curve."""
+    """Plot the curve with its band and quantiles; with labels, the curves of both classes and the ROC curve."""
     results = document["results"]
     known = [entry for entry in results["quantiles"] if entry["value"] is not None]
     text = ", ".join(f"quantile {one['quantile']:g} at {figures.amount(one['value'])}" for one in known)
@@ -190,7 +190,7 @@ def distribution(document: Document) -> CurveBlock:
 
 
 def distribution_plot(document: Document) -> alt.LayerChart:
-    """The distribution function, its simultaneous band, and a rule at each quantile."""
+    """Plot the distribution function, its simultaneous band, and a rule at each quantile."""
     results = document["results"]
     title = f"Distribution of {_value(document)}"
     if not results["values"]:
@@ -203,7 +203,7 @@ def distribution_plot(document: Document) -> alt.LayerChart:
 
 
 def _classes_plot(document: Document) -> alt.LayerChart:
-    """The distribution functions of positives and negatives, each with its band."""
+    """Plot the distribution functions of positives and negatives, each with its band."""
     results = document["results"]
     layers = []
     for name, colour in (("positives", RED), ("negatives", BLUE)):
@@ -217,7 +217,7 @@ def _classes_plot(document: Document) -> alt.LayerChart:
 
 
 def _curve(document: Document, curve: Results, colour: str) -> list[alt.Chart]:
-    """A line with its band; where points are few, each with a bar, and steps: nothing is known between them."""
+    """Draw a line with its band; if points are few, steps and a bar at each: nothing is known between them."""
     points = document["results"]["points"]
     every = plots.points({**curve, "points": points}, "points", "values", "lower", "upper")
     base = alt.Chart(alt.Data(values=[every[place] for place in thinned(len(every), MOST_DRAWN)]))
@@ -233,7 +233,7 @@ def _curve(document: Document, curve: Results, colour: str) -> list[alt.Chart]:
 
 
 def _scale(document: Document) -> alt.Scale:
-    """From the first to the last point, with room around if they are few; logarithmic if the points are."""
+    """Return a scale from the first to the last point, with room around if they are few; logarithmic if points are."""
     points: Sequence[float] = document["results"]["points"]
     low, high = points[0], points[-1]
     if document["results"]["grid"]["spacing"] == "logarithmic":
@@ -243,7 +243,7 @@ def _scale(document: Document) -> alt.Scale:
 
 
 def _quantile_rules(results: Results) -> list[alt.Chart]:
-    """A dashed rule at the value of each quantile, and a bar over its interval at its height."""
+    """Draw a dashed rule at the value of each quantile, and a bar over its interval at its height."""
     points, marks = results["points"], []
     for entry in results["quantiles"]:
         if entry["value"] is not None:
@@ -261,7 +261,7 @@ def _quantile_rules(results: Results) -> list[alt.Chart]:
 
 
 def thinned(count: int, most: int) -> list[int]:
-    """At most so many places at equal steps, the first and the last among them.
+    """Return at most `most` places at equal steps, the first and the last among them.
 
     Examples
     --------
@@ -280,11 +280,11 @@ class HosmerLemeshowDocument(KindDocument):
     """Hosmer-Lemeshow test of a binary classifier."""
 
     def blocks(self, document: Document) -> Iterator[DocumentBlock]:
-        """Observed beside expected rates, then the groups and what the test means."""
+        """Yield observed next to expected rates, then the groups and what the test means."""
         return goodness.goodness_blocks(document)
 
     def key_numbers(self, results: Results) -> Iterator[KeyNumber]:
-        """The p-value."""
+        """Yield the p-value."""
         test = results["hosmer_lemeshow"]
         label = f"Hosmer-Lemeshow test {ON_ALL_ROWS}"
         if test["value"] is None or test["p_value"] is None:
@@ -294,10 +294,10 @@ class HosmerLemeshowDocument(KindDocument):
         yield KeyNumber(label=label, text=figures.p_equals(test["p_value"]), detail=detail)
 
     def plain_numbers(self, results: Results) -> Mapping[str, Any]:
-        """The p-value."""
+        """Return the p-value."""
         return goodness.p_value(results)
 
     def assumptions(self, results: Results) -> Iterator[str]:
-        """Independent rows and a frozen model."""
+        """Yield independent rows and a frozen model."""
         yield INDEPENDENT_ROWS
         yield FROZEN_MODEL

@@ -1,4 +1,4 @@
-"""The task: one release of a whole distribution function, and everything that can be read from it."""
+"""Task: one release of a whole distribution function, and everything that can be read from it."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from fedassay.tasks.distribution.stored import Release
 # --- from a release to the ``results`` of an ecdf -----------------------------------------------------------
 
 MOST_LISTED = 4096
-"""Lists of a result have at most so many points."""
+"""Largest number of points in the lists of a result."""
 
 
 def _list(values: Floats) -> list[float]:
@@ -42,18 +42,18 @@ def _list(values: Floats) -> list[float]:
 # --- a grid whose points are close together where the rows are ----------------------------------------------
 
 FIRST_SHARE = 0.3
-"""The part of the budget for the first look; the release itself gets the rest."""
+"""Part of the budget for the first look; the release itself gets the rest."""
 
 FIRST_POINTS = 1 << 8
-"""The points of the first look."""
+"""Number of points of the first look."""
 
 _EVEN = 0.1
-"""The part of the points that is spread evenly, so that no stretch of the range is left without."""
+"""Part of the points that is spread evenly, so that no stretch of the range is left without points."""
 
 
 def quantile_points(curve: ReleasedCurve, count: int) -> tuple[float, ...]:
-    """At most `count` increasing points within the range of a curve, so that few rows lie between two; the last is
-    the upper end.
+    """Return at most `count` increasing points within the range of a curve, so that few rows lie between two; the last
+    is the upper end.
 
     The curve is made monotone and read as a line between its points; one row in ten is taken to be spread evenly. If
     there are too few rows to say anything, all are.
@@ -98,7 +98,7 @@ class Ecdf(EcdfParameters):
         self._leaves(self._grid())  # refuses bad ranges and points before any row is read
 
     def steps(self, setting: Setting) -> Generator[Step, Any, dict[str, Any]]:
-        """Ask for one distribution, or for a coarse one first; the ``results`` object of the public contract."""
+        """Ask for one distribution, or for a coarse one first; return the ``results`` object of the public contract."""
         grid, share, first = self._grid(), 1.0, None
         if self.grid == "quantile":
             share = 1 - FIRST_SHARE
@@ -116,7 +116,7 @@ class Ecdf(EcdfParameters):
         }
 
     def _described(self, release: Release) -> dict[str, Any]:
-        """Everything that a release says.
+        """Return everything that a release says.
 
         Lists have one entry per point; those of a curve with too few rows are empty, and there is a `reason`.
         """
@@ -146,7 +146,7 @@ class Ecdf(EcdfParameters):
         }
 
     def _read(self, curve: ReleasedCurve, quantiles: Sequence[float]) -> tuple[dict[str, Any], list[Entry]]:
-        """The lists of a curve and the entries of quantiles."""
+        """Return the lists of a curve and the entries of quantiles."""
         try:
             shown = Shown.of(curve, smoothing=self.smoothing, smoothed_points=self.smoothed_points)
         except Undefined as reason:
@@ -192,7 +192,7 @@ class Ecdf(EcdfParameters):
         )
 
     def _grid(self) -> ValueGrid:
-        """The grid to ask for, or the range of one that is not known yet."""
+        """Return the grid to ask for, or the range of a grid that is not known yet."""
         if isinstance(self.grid, tuple):
             return ValueGrid.of(self.grid)
         return ValueGrid(

@@ -64,7 +64,7 @@ class DistributionForecast(Forecast[Ecdf]):
         return {name: Prediction(width=errors[name]) for name in names}
 
     def release(self, study: PlannedStudy, mechanism: str) -> tuple[ValueSummary, Noise]:
-        """What a mechanism would ask for, over a range of length 1, and its noise."""
+        """Return what a mechanism would ask for, over a range of length 1, and its noise."""
         task = self.task
         points = len(task.grid) + 1 if isinstance(task.grid, tuple) else task.points
         if task.grid == "quantile":
@@ -80,7 +80,7 @@ class DistributionForecast(Forecast[Ecdf]):
         return summary, study.setting.noise(Sum(of=summary))
 
     def errors(self, study: PlannedStudy, summary: ValueSummary, noise: Noise) -> dict[str, float]:
-        """Errors of a release, as shares of the rows; `Undefined` where there will be no curve.
+        """Return errors of a release, as shares of the rows; raise `Undefined` where there will be no curve.
 
         ``standard_deviation`` is that of the noise at a typical point, ``noise`` the most that noise adds to the
         half-width of the band (``--precision`` is compared with this), ``band`` half its width at its widest.
@@ -102,7 +102,7 @@ class DistributionForecast(Forecast[Ecdf]):
         return (f"{self.task.points:,} points are rounded up to {used:,}, a power of two.",)
 
     def details(self, study: PlannedStudy, given: Mapping[str, float]) -> Details:
-        """See `Forecast`: each mechanism beside the others, and quantiles of the one in use."""
+        """See `Forecast`: each mechanism next to the others, and quantiles of the mechanism in use."""
         summary, noise = self.release(study, self.task.mechanism)
         used = name_of(summary, noise)
         lines = [self._line(study, name) for name in (MECHANISMS if noise.variance else ("none",))]
@@ -127,14 +127,14 @@ class DistributionForecast(Forecast[Ecdf]):
         )
 
     def _line(self, study: PlannedStudy, mechanism: str) -> dict[str, Any]:
-        """The errors of one mechanism, or why there will be no curve."""
+        """Return the errors of one mechanism, or why there will be no curve."""
         try:
             return {"mechanism": mechanism, **self.errors(study, *self.release(study, mechanism))}
         except (FedassayError, Undefined) as problem:
             return {"mechanism": mechanism, "reason": str(problem)}
 
     def _quantiles(self, study: PlannedStudy, summary: ValueSummary, noise: Noise) -> dict[str, DetailTable]:
-        """Standard errors, if there is a curve; noise counts at least as at a typical point.
+        """Return standard errors, if there is a curve; noise counts at least as at a typical point.
 
         At round shares of evenly spread values few nodes meet; real quantiles are not so lucky.
         """
@@ -181,7 +181,7 @@ class QuantilesForecast(Forecast[SearchQuantiles]):
 
 @dataclass(frozen=True, kw_only=True)
 class GroupTestForecast(Forecast[HosmerLemeshow]):
-    """The gap between observed and expected positives that can be told from none, in a typical group.
+    """Gap between observed and expected positives that can be distinguished from none, in a typical group.
 
     Half its interval, as a share of the group's rows; a test of all groups together sees smaller ones. For the method
     ``free``; the others are taken to be as good.

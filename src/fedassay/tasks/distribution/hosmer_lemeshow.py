@@ -1,4 +1,4 @@
-"""The task: are a model's probabilities right? The Hosmer-Lemeshow test, with the noise in its p-value.
+"""Task: are a model's probabilities right? The Hosmer-Lemeshow test, with the noise in its p-value.
 
 Three ways to the same question, for the budget epsilon and N = 2^L points:
 
@@ -82,14 +82,14 @@ METHODS = get_args(GroupTestMethod)
 _Flow = Generator[Sum[Any], Any, dict[str, Any]]
 
 _MULTIPLIERS = (1, 1 << 10)
-"""Of the distribution, compared by the noise they get: for noise calibrated in L1, and in L2."""
+"""Multipliers of the distribution, compared by the noise they get: for noise calibrated in L1, and in L2."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class HosmerLemeshow(HosmerLemeshowParameters):
     """A test that observed outcomes differ from a model's probabilities by chance only, group by group.
 
-    Fewer groups are used, and it is said, where quantiles coincide or (not as published) a group would have fewer rows
+    Fewer groups are used, and reported, where quantiles coincide or (not as published) a group would have fewer rows
     than four standard deviations of the noise in them. ``Q-2`` is for the very rows that a logistic model was fitted
     to, where the fit has taken two directions out of the gaps; elsewhere it rejects too often. A test has no interval:
     the level is of the contract only.
@@ -97,7 +97,7 @@ class HosmerLemeshow(HosmerLemeshowParameters):
     Guarantee: everything returned is computed from what is released for the one budget. If the model is right and
     rows are independent, ``p_value`` is below 5 % in about 5 % of runs, with the noise.
 
-    Edge cases: no rows, groups whose scores are all 0 or all 1 (without noise) and too few rows beside the noise give
+    Edge cases: no rows, groups whose scores are all 0 or all 1 (without noise) and too few rows for the noise give
     a null value with a reason. As published, a p-value may be null while the statistic is not.
 
     Reference: Hosmer, Lemeshow and Sturdivant (2013), Section 5.2.2; Barczewski, Mawass and Ramon, Section 5.2.
@@ -115,7 +115,7 @@ class HosmerLemeshow(HosmerLemeshowParameters):
         return Evaluate(height=self.height, transform=self.transform, level=self.level)
 
     def steps(self, setting: Setting) -> _Flow:
-        """Ask for what the method needs; ``{"hosmer_lemeshow": ..}``."""
+        """Ask for what the method needs; return ``{"hosmer_lemeshow": ..}``."""
         if self.method == "free":
             return (yield from self._free(setting))
         return (yield from self._in_two_steps(setting))
@@ -156,14 +156,14 @@ class HosmerLemeshow(HosmerLemeshowParameters):
 
     @property
     def _said(self) -> list[str]:
-        """What has to be said whatever the groups are."""
+        """Warnings that are given whatever the groups are."""
         points = power_of_two(self.points)
         if self.method == "free" or points == self.points:
             return []
         return [f"The distribution of the scores has {points:,} points, the next power of two."]
 
     def moment_test(self, groups: CalibrationGroups) -> Metric:
-        """X² = D^T V^{-1} D against a law that has its mean and its variance under the null."""
+        """Test X² = D^T V^{-1} D against a law that has its mean and its variance under the null."""
         degrees = self._degrees_of(groups.number)
         mean, variance = groups.moments(groups.fitted() if self.degrees == FITTED else groups.nothing_removed)
         return self._test(
@@ -175,7 +175,7 @@ class HosmerLemeshow(HosmerLemeshowParameters):
         )
 
     def published_test(self, groups: PublishedGroups) -> Metric:
-        """H against a simulated null; without noise against χ². What χ² with Q-2 would have said is said, too."""
+        """Test H against a simulated null; without noise against χ². The p-value of χ² with Q-2 is reported, too."""
         degrees, classical = self._degrees_of(groups.number), groups.number - 2
         asymptotic = float(chdtrc(classical, max(0.0, groups.statistic))) if classical > 0 else None
         warnings = [*self._said, *self._fewer(groups.number)]
@@ -226,7 +226,7 @@ class HosmerLemeshow(HosmerLemeshowParameters):
         ]
 
     def _corrected(self, setting: Setting) -> _Asked:
-        """The path, multiplied as serves it best, for its share of the budget; the rest for the sums."""
+        """Return the path with the best multiplier, for its share of the budget; the rest is for the sums."""
 
         def noise(path: ScorePath) -> float:
             return setting.noise(Sum(of=path, share=self.curve_share)).variance / path.multiplier**2
@@ -240,7 +240,7 @@ class HosmerLemeshow(HosmerLemeshowParameters):
         )
 
     def _published(self, setting: Setting) -> _Asked:
-        """Noise as published: Laplace noise of scale 1/ε' with ε' = ε/(L+9), on the curve and on all 4Q sums.
+        """Return queries with noise as published: scale 1/ε' with ε' = ε/(L+9), on the curve and on all 4Q sums.
 
         A trust model draws noise of scale Δ/(share·ε) for the true sensitivity Δ: L and 4 if a row is replaced, less
         if one is added or removed. So a share of Δ/(L+9) gives exactly the published scale, and the shares add up
@@ -265,7 +265,7 @@ class HosmerLemeshow(HosmerLemeshowParameters):
 
 @dataclass(frozen=True, kw_only=True)
 class _Asked:
-    """What is asked in two steps, and the shares of the budget; the edges of the groups are still to be found."""
+    """Queries of the two steps, and their shares of the budget; the edges of the groups are still to be found."""
 
     path: ScorePath
     for_path: float

@@ -1,7 +1,7 @@
-"""How large errors of a distribution will be, whether a budget is enough, and which mechanism has the least.
+"""Errors to expect of a distribution, the check that a budget is enough, and the mechanism with the least error.
 
 Mechanisms are decided from public settings by exact variances: compared is the mean variance of a sum up to a point
-(`mean_variance`). Too little budget for what is asked is said before anything is spent.
+(`mean_variance`). A budget that is too small for what is asked is refused before anything is spent.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from fedassay.tasks.distribution.curve import ReleasedCurve, curve_of
 
 
 def mean_variance(summary: ValueSummary, noise: Noise) -> float:
-    """The noise variance of the number of rows (of one class) up to a point, averaged over the points; exact.
+    """Return the noise variance of the number of rows (of one class) up to a point, averaged over the points; exact.
 
     Where each client reports on one level, for rows that are spread evenly.
 
@@ -46,7 +46,7 @@ def mean_variance(summary: ValueSummary, noise: Noise) -> float:
 
 
 def expected_curve(summary: ValueSummary, noise: Noise, *, rows: float) -> ReleasedCurve:
-    """The curve one expects of rows that are spread evenly over the leaves, all classes together."""
+    """Return the curve to expect of rows that are spread evenly over the leaves, all classes together."""
     if not rows > 0:
         raise UsageError(f"expected rows: got {rows:g}, expected a number above 0.")
     sums = rows * np.arange(summary.points + 1) / summary.points
@@ -54,9 +54,9 @@ def expected_curve(summary: ValueSummary, noise: Noise, *, rows: float) -> Relea
 
 
 def noise_half_width(summary: ValueSummary, noise: Noise, *, rows: float, level: float = LEVEL) -> float:
-    """The most that noise will add to the half-width of the simultaneous band of all rows.
+    """Return the most that noise will add to the half-width of the simultaneous band of all rows.
 
-    Guarantee: no release with this noise and at least so many (noisy) rows has a band of which more is due to noise,
+    Guarantee: no release with this noise and at least `rows` (noisy) rows has a band of which more is due to noise,
     whatever the values are. Where each client reports on one level that is so for rows that are spread evenly.
 
     Examples
@@ -81,12 +81,12 @@ def noise_half_width(summary: ValueSummary, noise: Noise, *, rows: float, level:
 def quantile_errors(
     summary: ValueSummary, noise: Noise, *, quantile: float, rows: float, density: float
 ) -> tuple[float, float]:
-    """The standard errors of a quantile that sampling and noise will cause, in units of the values.
+    """Return the standard errors of a quantile that sampling and noise will cause, in units of the values.
 
     Parameters
     ----------
-    quantile : which one, between 0 and 1.
-    rows : how many there will be.
+    quantile : between 0 and 1.
+    rows : number of rows to expect.
     density : of the values at the quantile, per unit; 1/(upper - lower) for values that are spread evenly.
 
     Both are errors of the distribution function at the quantile, divided by the density (Bahadur 1966). The width of
@@ -111,14 +111,14 @@ def quantile_errors(
     return sampling / density, privacy / density
 
 
-# --- too little budget for what is asked is said before anything is spent -----------------------------------
+# --- a budget that is too small is refused before anything is spent -----------------------------------------
 
 USELESS = 0.5
-"""A band with this half-width from noise alone says nothing."""
+"""Half-width from noise alone at which a band says nothing."""
 
 
 def known_rows(setting: Setting, expected_rows: float | None) -> float | None:
-    """How many rows to expect: what is said, or that all clients reach their bound; None if nobody knows."""
+    """Return the number of rows to expect: as stated, or with all clients at their bound; None if it is not known."""
     if expected_rows is not None:
         return expected_rows
     per_client = setting.protection.rows_per_client
@@ -143,7 +143,7 @@ def check_precision(
     summary : what would be released, for this share of the budget.
     precision : the largest half-width of the simultaneous band that noise may cause; None for any that says
         something.
-    expected_rows : how many rows there will be, if known.
+    expected_rows : number of rows to expect, if known.
     level : of the band.
 
     Guarantee: what passes with a precision has it, if there are as many rows as expected (`noise_half_width`).
@@ -188,7 +188,7 @@ def check_precision(
 
 
 def sufficient(half_width: Callable[[float], float], wanted: float, *, start: float) -> float | None:
-    """An epsilon above `start` for which the half-width is as wanted, rounded up to two digits; None if none is.
+    """Return an epsilon above `start` for which the half-width is as wanted, rounded up to two digits; None if none is.
 
     Examples
     --------
@@ -215,11 +215,11 @@ MECHANISMS = ("tree", "path", "factorised")
 S = TypeVar("S", bound=ValueSummary)
 
 _CANDIDATES = 20
-"""Fan-outs that are compared again where variances depend on the width of a node."""
+"""Number of fan-outs that are compared again where variances depend on the width of a node."""
 
 
 def name_of(summary: ValueSummary, noise: Noise) -> str:
-    """The name of the mechanism that a release was made by; ``none`` without noise."""
+    """Return the name of the mechanism that a release was made by; ``none`` without noise."""
     if noise.variance == 0:
         return "none"
     if isinstance(summary, ValueTree):
@@ -228,7 +228,7 @@ def name_of(summary: ValueSummary, noise: Noise) -> str:
 
 
 def chosen(leaves: ValueTree, setting: Setting, *, mechanism: str, share: float = 1.0) -> ValueSummary:
-    """What to ask for.
+    """Return the summary to ask for.
 
     Parameters
     ----------
@@ -257,7 +257,7 @@ def chosen(leaves: ValueTree, setting: Setting, *, mechanism: str, share: float 
 
 
 def _least_noisy(candidates: Sequence[S], setting: Setting, *, share: float) -> S | None:
-    """The first of those with the least mean variance; None if none can be answered."""
+    """Return the first of the candidates with the least mean variance; None if none can be answered."""
     possible = []
     for candidate in candidates:
         try:
@@ -269,7 +269,7 @@ def _least_noisy(candidates: Sequence[S], setting: Setting, *, share: float) -> 
 
 
 def best_tree(leaves: ValueTree, setting: Setting, *, share: float = 1.0) -> ValueTree:
-    """The levels with the least mean variance.
+    """Return the tree whose levels have the least mean variance.
 
     All fan-outs are compared for noise that is the same on all levels. Where clients report on one level each, the
     variance also depends on how wide a node is: the best ones are compared again. Levels get equal parts of the
@@ -302,7 +302,7 @@ def best_tree(leaves: ValueTree, setting: Setting, *, share: float = 1.0) -> Val
 
 
 def best_path(leaves: ValueTree, setting: Setting, *, share: float = 1.0) -> ValuePath:
-    """The mechanism of the paper, with the multiplier that has the least variance.
+    """Return the mechanism of the paper, with the multiplier that has the least variance.
 
     Multipliers above 1 make noise of a Gaussian type smaller: 2^9·√N leaves half a percent to gain. Many clients need
     smaller ones, so that totals stay within 64 bits.

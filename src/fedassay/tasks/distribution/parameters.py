@@ -88,7 +88,7 @@ class HosmerLemeshowParameters(ScoreBins, Intervals):
 
 
 def check_range(given: Mapping[str, Any]) -> None:
-    """Refuse points whose range nobody has stated, or which are listed and have a range too."""
+    """Refuse points without a stated range, or which are listed and have a range too."""
     if not isinstance(given.get("grid", ""), str):
         for name in ("lower", "upper", "points"):
             if given.get(name) is not None:

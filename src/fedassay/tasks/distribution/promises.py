@@ -1,4 +1,4 @@
-"""What a distribution function promises."""
+"""Guarantees of a distribution function."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
     H = Σ_j (O_1j - E_1j)²/E_1j + (O_0j - E_0j)²/E_0j           (Barczewski, Mawass and Ramon, Eq. 5)
 
-Where an expected count is small beside its noise, its term says nothing about the model. What H looks like if the
+Where an expected count is small against its noise, its term says nothing about the model. What H looks like if the
 model is right has no closed form; it is simulated, from expected counts that come from the released distribution of
 the scores. Their errors are independent of the noise in H, and small where it matters: the noise in a count of rows
 enters E_1 times a score, and E_0 times one minus it.
@@ -33,7 +33,7 @@ from fedassay.tasks.distribution.search import inverse_by_search
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class ScoreCurve:
-    """How many rows have a score up to i/N, i = 1..N, as released: under noise it can go down.
+    """Number of rows with a score up to i/N, i = 1..N, as released: under noise it can go down.
 
     Examples
     --------
@@ -46,11 +46,11 @@ class ScoreCurve:
 
     @property
     def monotone(self) -> ScoreCurve:
-        """The closest curve that does not go down (least squares)."""
+        """Closest curve that does not go down (least squares)."""
         return ScoreCurve(counts=np.asarray(isotonic_regression(self.counts).x))
 
     def edges(self, groups: int) -> tuple[float, ...]:
-        """Edges at the quantiles q/Q, q = 1..Q-1, of the released number of rows.
+        """Return edges at the quantiles q/Q, q = 1..Q-1, of the released number of rows.
 
         Each quantile is found by the search of Algorithm 1 of Barczewski, Mawass and Ramon, down to one point of the
         grid: the upper end of the last interval, which a row can belong to. The larger of two quantiles is never
@@ -69,7 +69,7 @@ class ScoreCurve:
         return (0.0, *((place + 1) / N for place in inner), 1.0)
 
     def expected(self, edges: tuple[float, ...]) -> tuple[Floats, Floats]:
-        """The positives and negatives that each group would have if each score were right, each in mid-bin.
+        """Return the positives and negatives that each group would have if each score were right, each in mid-bin.
 
         Examples
         --------
@@ -86,12 +86,12 @@ class ScoreCurve:
 
 
 TELLING = 2.0
-"""A denominator is one if the expected count has at least so many standard deviations of its noise."""
+"""Number of standard deviations of its noise that an expected count needs at least to be a denominator."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class PublishedGroups:
-    """A release of (O_1, O_0, E_1, E_0) for each group, and what the distribution of scores says of E_1 and E_0."""
+    """Release of (O_1, O_0, E_1, E_0) for each group, with E_1 and E_0 by the distribution of the scores."""
 
     totals: GroupTotals
     noise: Noise
@@ -103,53 +103,53 @@ class PublishedGroups:
 
     @cached_property
     def observed(self) -> Floats:
-        """O_1 and O_0, one row each."""
+        """Observed O_1 and O_0, one row each."""
         return np.stack([self.totals.observed_positives, self.totals.observed_negatives])
 
     @cached_property
     def expected(self) -> Floats:
-        """E_1 and E_0, one row each."""
+        """Expected E_1 and E_0, one row each."""
         assert self.totals.expected_negatives is not None
         return np.stack([self.totals.expected_positives, self.totals.expected_negatives])
 
     @property
     def number(self) -> int:
-        """Q."""
+        """Number of groups, Q."""
         return len(self.totals.edges) - 1
 
     @property
     def exact(self) -> bool:
-        """Whether there is no noise."""
+        """True if there is no noise."""
         return self.noise.variance == 0
 
     @property
     def deviation(self) -> float:
-        """The noise standard deviation of each of the sums."""
+        """Noise standard deviation of each of the sums."""
         return float(np.sqrt(self.noise.variance)) / ONE
 
     @cached_property
     def statistic(self) -> float:
-        """H, as published; under noise it can even be negative."""
+        """Statistic H, as published; under noise it can even be negative."""
         return float(((self.observed - self.expected) ** 2 / self.expected).sum())
 
     @cached_property
     def statistic_rounding(self) -> float:
-        """To first order, how far the rounding of each score can have moved H."""
+        """First-order bound on how far the rounding of each score can have moved H."""
         ratio = (self.observed - self.expected) / self.expected
         return float((np.abs(2 * ratio + ratio**2) * self.observed.sum(axis=0) / (2 * ONE)).clip(0.0).sum())
 
     @cached_property
     def foreseen(self) -> Floats:
-        """E_1 and E_0 by the distribution of the scores, one row each; not below zero."""
+        """Values of E_1 and E_0 by the distribution of the scores, one row each; not below zero."""
         return np.maximum(0.0, np.stack(self.curve.expected(self.totals.edges)))
 
     @property
     def smallest(self) -> float:
-        """The smallest of them, in standard deviations of the noise in a sum."""
+        """Smallest of the foreseen counts, in standard deviations of the noise in a sum."""
         return float(self.foreseen.min()) / self.deviation
 
     def p_value(self, *, fitted: bool) -> float | None:
-        """P(H at least as large) if the model is right, with the noise; None if too little can be said.
+        """Return P(H at least as large) if the model is right, with the noise; None if too little can be said.
 
         Outcomes are drawn from binomials (for a model that was fitted to these rows, from normals without the two
         directions that a fit removes), and each sum gets noise of its own. Draws in which an expected count is not
@@ -169,7 +169,7 @@ class PublishedGroups:
         return simulated_tail(self.statistic, draw)
 
     def _outcomes(self, rng: np.random.Generator, *, fitted: bool) -> Floats:
-        """Draws of the true O_1 and O_0."""
+        """Draw the true O_1 and O_0."""
         positives, rows = self.foreseen[0], self.foreseen.sum(axis=0)
         if fitted:
             groups = self.foreseen_groups
@@ -183,7 +183,7 @@ class PublishedGroups:
 
     @cached_property
     def foreseen_groups(self) -> CalibrationGroups:
-        """The groups as the distribution of scores foresees them: what chance and noise make of their gaps."""
+        """Groups as the distribution of scores foresees them: what chance and noise make of their gaps."""
         positives, rows = self.foreseen[0], self.foreseen.sum(axis=0)
         number = len(rows)
         return CalibrationGroups(
@@ -197,5 +197,5 @@ class PublishedGroups:
         )
 
     def to_json(self) -> list[dict[str, Any]]:
-        """The table."""
+        """Return the table."""
         return table(self.totals.edges, self.observed.sum(axis=0), self.observed[0], self.expected[0])

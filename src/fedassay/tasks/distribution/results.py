@@ -1,4 +1,4 @@
-"""Declarations of what distribution functions, quantiles found by search, and Hosmer-Lemeshow tests say."""
+"""Declarations of the results of distribution functions, quantiles found by search, and Hosmer-Lemeshow tests."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class GridPart(TypedDict):
     points: Positive
     leaves: NotRequired[Annotated[int, Ge(2)]]
     first_look: NotRequired[Anything | None]
-    """With the spacing quantile: what found the points."""
+    """With the spacing quantile: the release that found the points."""
 
 
 @declared(
@@ -105,7 +105,7 @@ class QuantilesResults(TypedDict):
     rows: MetricPart
     mechanism: NotRequired[Literal["none", "path"]]
     evaluations: Positive
-    """Points of the distribution function that were looked at."""
+    """Number of points of the distribution function that were evaluated."""
 
     level: Level
     grid: GridPart

@@ -25,7 +25,7 @@ from fedassay.tasks.distribution.parameters import SearchQuantilesParameters
 def search(
     points: int, targets: Sequence[float]
 ) -> Generator[tuple[int, ...], Sequence[float], tuple[int, ...]]:
-    """Where a function of the places 0..points-1 first reaches each target, by halving; for all targets at once.
+    """Find where a function of the places 0..points-1 first reaches each target, by halving; for all targets at once.
 
     Yields the places at which it needs the function next, and receives its values there. No place is asked for
     twice. Returns a place p for each target, with f(p-1) below the target and f(p) not, as far as they were looked
@@ -60,7 +60,7 @@ def search(
 
 
 def inverse_by_search(at: Callable[[int], float], points: int, target: float) -> int:
-    """The place where a function first reaches a target: `search` for one target and a function at hand.
+    """Return the place where a function first reaches a target: `search` for one target and a function at hand.
 
     Examples
     --------
@@ -96,7 +96,7 @@ class SearchQuantiles(SearchQuantilesParameters):
 
     @property
     def summary(self) -> ValuePath:
-        """What is evaluated."""
+        """Summary that is evaluated."""
         return ValuePath(
             lower=self.lower, upper=self.upper, points=power_of_two(self.points), spacing=self.grid
         )
@@ -142,7 +142,7 @@ class SearchQuantiles(SearchQuantilesParameters):
         return {**results, "quantiles": entries, "evaluations": evaluations}
 
     def _margins(self, q: float, rows: float, noise: Noise) -> tuple[float, float]:
-        """How far F̂ may be below and above q: rows, and the noise of F̂ - q·F̂_N, in quadrature."""
+        """Return how far F̂ may be below and above q: rows, and the noise of F̂ - q·F̂_N, in quadrature."""
         below, above = binomial_margins(q, rows, level=self.level)
         nodes = self.summary.overlap
         variance = noise.variance * (nodes * (1 + q * q) - 2 * q)
@@ -151,13 +151,13 @@ class SearchQuantiles(SearchQuantilesParameters):
 
 
 def counted(rows: float, variance: float, *, level: float) -> dict[str, Any]:
-    """How many rows there are: a count of these rows, so that only noise makes it uncertain."""
+    """Return the number of rows: a count of these rows, so that only noise makes it uncertain."""
     estimate = Estimate(value=rows, sampling_variance=0.0, privacy_variance=variance)
     return unbounded(estimate, level=level, lowest=0.0).to_json()
 
 
 def rounded_up(asked: int, used: int) -> list[str]:
-    """The note that the number of points is not the one that was asked for."""
+    """Return a note if the number of points is not the requested number."""
     if asked == used:
         return []
     return [f"The number of points must be a power of two: {asked:,} was rounded up to {used:,}."]

@@ -44,7 +44,7 @@ _KINDS: Mapping[str, Callable[..., ValueSummary]] = {
 }
 _TYPES = ("<i1", "<i2", "<i4", "<i8", "<f8")
 _MOST_NUMBERS = 4 * MOST_POINTS
-"""Two classes of the largest tree have no more nodes."""
+"""Largest number of packed numbers: two classes of the largest tree have no more nodes."""
 
 _LABELS = {"positives": 1, "negatives": 0}
 
@@ -57,7 +57,7 @@ class Release:
     noise: Noise
     fit: LeafCovariance
     sums: Floats
-    """F_0..F_N of each class, positives first."""
+    """Sums F_0..F_N of each class, positives first."""
 
     @classmethod
     def of(cls, distribution: Distribution, noise: Noise) -> Release:
@@ -67,12 +67,12 @@ class Release:
 
     @property
     def summary(self) -> ValueSummary:
-        """What was asked for."""
+        """Requested summary."""
         return self.distribution.summary
 
     @cached_property
     def everyone(self) -> ReleasedCurve:
-        """The curve of all rows."""
+        """Curve of all rows."""
         return curve_of(self.summary.grid, self.sums.sum(0), self.fit, self.noise, times=self.summary.classes)
 
     @cached_property
@@ -86,7 +86,7 @@ class Release:
         return Evidence(edges=edges, positives=positives, negatives=negatives, fit=self.fit, noise=self.noise)
 
     def of_class(self, label: int) -> ReleasedCurve:
-        """The curve of one class, if rows are labelled."""
+        """Return the curve of one class, if rows are labelled."""
         if not self.summary.labelled:
             raise UsageError("class: rows have no labels, expected a labelled release.")
         law = self.evidence.count_noise
@@ -101,7 +101,7 @@ class Release:
         )
 
     def named(self, name: str) -> ReleasedCurve:
-        """The curve of ``all`` rows, of ``positives`` or of ``negatives``."""
+        """Return the curve of ``all`` rows, of ``positives`` or of ``negatives``."""
         if name == "all":
             return self.everyone
         if name not in _LABELS:
@@ -109,7 +109,7 @@ class Release:
         return self.of_class(_LABELS[name])
 
     def to_json(self) -> dict[str, Any]:
-        """The summary's fields, the noise, and all numbers."""
+        """Return the summary's fields, the noise, and all numbers."""
         summary = self.summary
         given = {
             field.name: _plain(getattr(summary, field.name))
@@ -124,7 +124,7 @@ class Release:
 
     @classmethod
     def from_results(cls, results: Mapping[str, Any]) -> Release:
-        """The release behind the `results` of an ecdf."""
+        """Read the release behind the `results` of an ecdf."""
         try:
             stored = results["distribution"]
             values = dict(stored["summary"])
@@ -190,7 +190,7 @@ def value_at(
 
 
 def _beyond(metric: dict[str, Any], curve: ReleasedCurve, shown: Shown, *, level: float) -> dict[str, Any]:
-    """What can be said about the last leaf of a range: how much is below it, and nothing about what is above it."""
+    """Describe the last leaf of a range: how much is below it, and nothing about what is above it."""
     before = int(shown.places[-2]) if len(shown.places) > 1 else None
     lowest = 0.0
     if before is not None:
@@ -241,7 +241,7 @@ def _plain(value: Any) -> Any:
 
 
 def packed(numbers: NDArray[Any]) -> dict[str, Any]:
-    """Whole or real numbers as a short string, in the narrowest type that holds them.
+    """Pack whole or real numbers into a short string, in the narrowest type that holds them.
 
     Examples
     --------
@@ -257,7 +257,7 @@ def packed(numbers: NDArray[Any]) -> dict[str, Any]:
 
 
 def unpacked(message: Mapping[str, Any]) -> NDArray[Any]:
-    """What `packed` was given; anything else is a `ValueError`, before much memory is used."""
+    """Restore what `packed` was given; raise `ValueError` for anything else, before much memory is used."""
     kind, length = message["type"], message["length"]
     if kind not in _TYPES or type(length) is not int or not 0 <= length <= _MOST_NUMBERS:
         raise ValueError(f"{length} numbers of type {kind}")

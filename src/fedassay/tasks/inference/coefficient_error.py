@@ -38,19 +38,19 @@ from fedassay.tasks.inference.private_rounds import PrivatePath
 PREVALENCE = 0.1
 
 SUMS = {SquaredError.name: 2, LogLoss.name: 6}
-"""Of `newton`, beside the one for means and scales; for logistic regression what is typical."""
+"""Number of sums of `newton` after that of means and scales; for logistic regression a typical number."""
 
 POWER = 0.8
 
 _WAITED = 3
-"""Rounds before neighbours are compared (`path`)."""
+"""Number of rounds before neighbours are compared (`path`)."""
 
 _NORMAL = Normal()
 
 
 @dataclass(frozen=True, kw_only=True)
 class Regression:
-    """Model that is fitted: standardised features, uncorrelated and with small effects, beside an intercept.
+    """Model that is fitted: standardised features, uncorrelated and with small effects, and an intercept.
 
     Parameters
     ----------
@@ -77,7 +77,7 @@ class Regression:
 
     @classmethod
     def of(cls, task: Infer, expectation: Expectation) -> Regression:
-        """The regression of a task; of its features only the number matters."""
+        """Return the regression of a task; of its features only the number matters."""
         expected = 1 if expectation.features is None else expectation.features
         alike = {name: getattr(task, name) for name in ("model", "rounds", "participation", "level")}
         prevalence = expectation.prevalence if task.model == LogLoss.name else None
@@ -85,16 +85,16 @@ class Regression:
 
     @property
     def parameters(self) -> int:
-        """With the intercept."""
+        """Number of coefficients, with the intercept."""
         return 1 + self.features
 
     @property
     def curvature(self) -> float:
-        """Of the loss, in the direction of a standardised feature; and the variance of a row's gradient there."""
+        """Curvature of the loss along a standardised feature, and variance of a row's gradient there."""
         return 1.0 if self.prevalence is None else self.prevalence * (1 - self.prevalence)
 
     def task(self, method: str) -> Infer:
-        """The task with these options."""
+        """Return the task with these options."""
         names = tuple(f"x{place}" for place in range(self.features))
         alike = {"model": self.model, "features": names, "method": method, "level": self.level}
         if method == NEWTON:
@@ -106,7 +106,7 @@ class Regression:
         )
 
     def moments(self, study: PlannedStudy) -> Moments:
-        """What rows like these have in common."""
+        """Return the moments of rows like these."""
         mean = 0.0 if self.prevalence is None else self.prevalence
         return Moments(
             rows=math.floor(study.rows),
@@ -123,13 +123,13 @@ class Regression:
 
 @dataclass(frozen=True, kw_only=True)
 class CoefficientError:
-    """One way to the coefficients: the errors to expect of one of them, or the reason why there will be none.
+    """Errors to expect of a coefficient with one method, or the reason why there will be none.
 
     Parameters
     ----------
     sampling, privacy : standard errors by rows and by noise.
     law : that intervals will use.
-    rows : how many different rows the estimate is made of.
+    rows : number of different rows in the estimate.
     rounds : of federated averaging; None for `newton`.
     answers, bytes : of one client, with questions, and without the keys and corrections of secure sums.
     noise : of one round; `unsure` is how wrong noise makes the mean curvature, relative to what it is.
@@ -152,27 +152,27 @@ class CoefficientError:
 
     @property
     def standard_error(self) -> float:
-        """Of both kinds."""
+        """Standard error from sampling and privacy together."""
         return math.hypot(self.sampling, self.privacy)
 
     @property
     def half_width(self) -> float:
-        """Of an interval."""
+        """Half-width of an interval."""
         return self.law.critical(self.level) * self.standard_error
 
     @property
     def effect(self) -> float:
-        """The smallest coefficient whose interval leaves zero out with a probability of 80 %."""
+        """Smallest coefficient whose interval leaves zero out with a probability of 80 %."""
         # Beyond a two-sided 60 % there are 20 % on each side.
         return (self.law.critical(self.level) + self.law.critical(2 * POWER - 1)) * self.standard_error
 
     def width(self, name: str) -> float:
-        """By the name of a target."""
+        """Return the value of a target, by its name."""
         return self.half_width if name == "precision" else self.effect
 
 
 def coefficient_error(study: PlannedStudy, of: Regression, method: str) -> CoefficientError:
-    """What to expect of ``newton`` or ``round-plug-in``; too few rows, and too much noise, are answers and not errors.
+    """Predict ``newton`` or ``round-plug-in``; too few rows, and too much noise, are answers and not errors.
 
     Raises what the trust model and the task refuse for other reasons, such as too few clients.
     """
@@ -232,7 +232,7 @@ def _streamed(study: PlannedStudy, of: Regression) -> CoefficientError:
 
 
 def _first_two(study: PlannedStudy, of: Regression, method: str) -> tuple[Sum[Any], Sum[Any]]:
-    """The question about means and scales, and the one that follows."""
+    """Return the question about means and scales, and the question that follows."""
     flow = of.task(method).steps(study.setting)
     first = next(flow)
     released = Released(value=of.moments(study), noise=NO_NOISE, clients=study.expectation.clients)
@@ -253,17 +253,17 @@ def _sampling(of: Regression, rows: float) -> float:
 
 
 def _visit(study: PlannedStudy, query: Sum[Any]) -> tuple[int, bool]:
-    """The rows that a client uses in a round, and whether it will have to begin again."""
+    """Return the rows that a client uses in a round, and whether it will have to begin again."""
     rows, visits = math.floor(study.rows / study.expectation.clients), cast(RoundFields, query.of).visits
     return max(1, rows // visits), rows < visits
 
 
 _ARRIVING = 2
-"""Blocks of rounds until a path has typically arrived."""
+"""Number of blocks of rounds until a path has typically arrived."""
 
 
 def _restart(rounds: int, rows: float, parameters: int) -> int:
-    """The rounds that the estimate leaves out: up to the second restart, if it is in the first quarter (`path`)."""
+    """Return the rounds that the estimate leaves out: up to the second restart, if in the first quarter (`path`)."""
     began = [0]
     for mark in sorted(mark for mark in MARKS if mark <= LEFT_OUT * rounds):
         if (mark - began[-1]) * rows >= ENOUGH_ROWS * parameters:
@@ -317,7 +317,7 @@ def _private(study: PlannedStudy, of: Regression, method: str) -> CoefficientErr
 
 @lru_cache(maxsize=64)
 def _private_path(rounds: int) -> tuple[int, float]:
-    """The rounds that do not count, and how much of the noise in one round's derivative is left in their mean."""
+    """Return the rounds that do not count, and how much of the noise in a round's derivative is left in their mean."""
     path = PrivatePath.start(np.zeros(1), rounds)
     for _ in range(rounds):
         path = path.after(np.zeros(1), np.ones((1, 1)), unsure=0.0, decay=1.0)

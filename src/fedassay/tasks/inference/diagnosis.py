@@ -1,4 +1,4 @@
-"""Why a regression has no answer, in one sentence that names the columns, from sums alone."""
+"""Reasons why a regression has no answer, each in one sentence that names the columns, from sums alone."""
 
 from __future__ import annotations
 
@@ -13,25 +13,25 @@ from fedassay.summaries.regression.losses import LogLoss, SquaredError
 from fedassay.summaries.regression.moments import INTERCEPT, LARGEST_VALUE, Moments
 
 SINGULAR = 1e-11
-"""Columns depend on each other if a combination of them, each scaled to variance 1, has this part of the largest
-variance: they differ by 3e-6 of their deviation. Covariances would have less than five digits."""
+"""Part of the largest variance, with columns scaled to variance 1, that a combination of dependent columns has at most:
+they differ by 3e-6 of their deviation. Covariances would have less than five digits."""
 
 DOUBTFUL, NO_DOUBT = 1 / 16, 1 / 400
 """Curvatures of a logistic loss along features of variance 1, of which 1/4 is the largest."""
 
 _TAKING_PART = 1e-4
-"""Columns take part in a dependence if their coefficient is at least this part of the largest, with columns scaled:
+"""Part of the largest coefficient from which a column takes part in a dependence, with columns scaled:
 rare indicators have small ones, and rounding far smaller ones."""
 
 _CONCERNED = 0.1
-"""Columns are named for a separation if their coefficient is at least this part of the largest."""
+"""Part of the largest coefficient from which a column is named for a separation."""
 
 
 def check_moments(moments: Moments, features: Sequence[str], *, model: str, intercept: bool) -> None:
     """Raise `DataError` if these rows cannot be fitted, whatever is asked of them.
 
     Too few rows; numbers beyond what counts; a target other than 0 and 1, or only one of them, in logistic regression;
-    a feature that is constant beside an intercept, or zero without one.
+    a feature that is constant in a model with an intercept, or zero without an intercept.
     """
     p = len(features) + int(intercept)
     if moments.cut:
@@ -74,14 +74,14 @@ def _check_labels(moments: Moments) -> None:
 
 
 def scaled(hessian: Floats) -> tuple[Floats, Floats]:
-    """The matrix with every column scaled to curvature 1, and the factors that do it; 0 where there is no curvature."""
+    """Return the matrix with every column scaled to curvature 1, and the factors; 0 where there is no curvature."""
     scale = np.sqrt(np.abs(np.diagonal(hessian)))
     factors = np.divide(1.0, scale, out=np.zeros_like(scale), where=scale > 0)
     return hessian * factors[:, None] * factors, factors
 
 
 def may_be_certain(hessian: Floats) -> bool:
-    """Whether a logistic model may be without a doubt in some direction, for features of variance 1.
+    """Return whether a logistic model may be without a doubt in some direction, for features of variance 1.
 
     Where both outcomes are as probable, curvature is 1/4 of the variance, which is 1, or less along columns that are
     alike. Where it is a quarter of that, most rows in doubt are not, or columns are much alike: worth a question.
@@ -90,7 +90,7 @@ def may_be_certain(hessian: Floats) -> bool:
 
 
 def said_of_certainty(hessian: Floats, names: Sequence[str]) -> str | None:
-    """What to say where rows are gone and a separation can only be guessed: next to no row is in doubt."""
+    """Return a note where rows are gone and a separation can only be guessed: next to no row is in doubt."""
     values, vectors = np.linalg.eigh(hessian)
     if values[0] >= NO_DOUBT:
         return None
@@ -102,13 +102,13 @@ def said_of_certainty(hessian: Floats, names: Sequence[str]) -> str | None:
 
 
 def is_singular(hessian: Floats) -> bool:
-    """Whether curvature vanishes in some direction, with every column scaled to curvature 1."""
+    """Return whether curvature vanishes in some direction, with every column scaled to curvature 1."""
     values = np.abs(np.linalg.eigvalsh(scaled(hessian)[0]))
     return bool(values.min() <= SINGULAR * values.max())
 
 
 def dependent(gram: Floats, names: Sequence[str]) -> list[list[str]]:
-    """Groups of columns that depend on each other linearly, from X'X; empty if none do.
+    """Return groups of columns that depend on each other linearly, from X'X; empty if none do.
 
     Each near-null eigenvector is a way in which columns add up to nothing. Eigenvectors of the same eigenvalue are
     mixtures of such ways: elimination takes them apart.
@@ -129,7 +129,7 @@ def dependent(gram: Floats, names: Sequence[str]) -> list[list[str]]:
 
 
 def singular(gram: Floats, names: Sequence[str]) -> DataError:
-    """Which columns depend on each other, as an error, from X'X."""
+    """Return an error that names the columns that depend on each other, from X'X."""
     told = [_dependence(group) for group in dependent(gram, names)]
     return DataError(f"features: got {'; and '.join(told) or 'columns that nearly depend on each other'}.")
 
@@ -150,7 +150,7 @@ class Separation(DataError):
 
 
 def separated(direction: Floats, names: Sequence[str], *, perfectly: bool) -> Separation:
-    """Logistic regression has no finite optimum along this direction, on the common scale."""
+    """Return the error that logistic regression has no finite optimum along this direction, on the common scale."""
     # The intercept only shifts where the line is drawn.
     slopes = np.array([0.0 if name == INTERCEPT else one for name, one in zip(names, direction, strict=True)])
     found = [names[place] for place in _above(slopes if slopes.any() else direction, _CONCERNED)]
@@ -167,7 +167,7 @@ def _above(direction: Floats, part: float) -> list[int]:
 
 
 def _eliminated(rows: Floats) -> Floats:
-    """The same row space, each row with a 1 where all others have a 0."""
+    """Return rows that span the same space, each with a 1 where all others have a 0."""
     left = rows.copy()
     for done in range(len(left)):
         place = int(np.abs(left[done]).argmax())

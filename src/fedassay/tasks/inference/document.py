@@ -1,4 +1,4 @@
-"""What a document shows of a regression: its coefficients as tables, as statisticians print them."""
+"""Document of a regression: its coefficients as tables, as statisticians print them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from fedassay.tasks.inference import document_plots
 from fedassay.tasks.inference import document_plots as plots
 
 LETTERS = {"Normal": "z", "StudentT": "t", "RandomScaling": "ratio"}
-"""What a coefficient in standard errors is called, by the law that it follows."""
+"""Name of a coefficient in standard errors, by the law that it follows."""
 
 _VARIANCES = {"row": "robust (sandwich)", "model": "of the model", "site": "robust, by sites (clusters)"}
 
@@ -23,7 +23,7 @@ class RegressionDocument(KindDocument):
     """Coefficients of a regression."""
 
     def blocks(self, document: Document) -> Iterator[DocumentBlock]:
-        """How it was fitted, the coefficients, odds ratios, contrasts, and how intervals shrank."""
+        """Yield how it was fitted, the coefficients, odds ratios, contrasts, and how intervals shrank."""
         results = document["results"]
         yield fitted(document)
         yield coefficients(results)
@@ -38,7 +38,7 @@ class RegressionDocument(KindDocument):
             yield plots.path(results)
 
     def key_numbers(self, results: Results) -> Iterator[KeyNumber]:
-        """How many features matter beyond chance: the coefficients themselves belong into a table."""
+        """Yield the number of features that matter beyond chance; the coefficients themselves belong in a table."""
         entries = [entry for entry in results["coefficients"] if entry["name"] != "intercept"]
         label = "coefficients away from 0"
         if entries and withheld(results):
@@ -49,11 +49,11 @@ class RegressionDocument(KindDocument):
             yield KeyNumber(label=label, text=f"{away} of {len(entries)}", detail=detail)
 
     def listed_metrics(self, results: Results) -> Iterator[tuple[str, float | None, Any]]:
-        """The coefficients."""
+        """Yield the coefficients."""
         yield from ((f"coefficient_{entry['name']}", None, entry) for entry in results["coefficients"])
 
     def assumptions(self, results: Results) -> Iterator[str]:
-        """What standard errors rest on, and that coefficients are no causal effects."""
+        """Yield what standard errors rest on, and that coefficients are no causal effects."""
         variance = results["fit"].get("variance")
         if variance == "site":
             yield "Clients are independent of each other; rows of one client need not be."
@@ -65,7 +65,7 @@ class RegressionDocument(KindDocument):
 
 
 def fitted(document: Document) -> TableBlock:
-    """What was fitted to what, and how."""
+    """Tabulate what was fitted to what, and how."""
     fit, target = document["results"]["fit"], document["parameters"].get("target")
     rows = {
         "model": fit["model"],
@@ -95,14 +95,14 @@ def _how(fit: Results) -> dict[str, str]:
 
 
 def coefficients(results: Results) -> TableBlock:
-    """One line per coefficient."""
+    """Tabulate the coefficients, one line each."""
     entries = results["coefficients"]
     rows = (_line(entry["name"], entry) for entry in entries)
     return table("Coefficients", _head(results, "coef"), rows, notes=(_together(entries), *results["notes"]))
 
 
 def contrasts(results: Results) -> TableBlock:
-    """One line per contrast."""
+    """Tabulate the contrasts, one line each."""
     rows = (_line(entry["contrast"], entry) for entry in results["contrasts"])
     return table("Contrasts", _head(results, "value"), rows)
 
@@ -113,7 +113,7 @@ def _head(results: Results, value: str) -> tuple[str, ...]:
 
 
 def ends(level: float) -> tuple[str, str]:
-    """How the ends of an interval are headed.
+    """Return the headings of the ends of an interval.
 
     Examples
     --------
@@ -124,7 +124,7 @@ def ends(level: float) -> tuple[str, str]:
 
 
 def withheld(results: Results) -> str:
-    """Why there are values only, because rounds have not arrived; empty if there are intervals."""
+    """Return why there are values only, because rounds have not arrived; empty if there are intervals."""
     first = results["coefficients"][0]
     return "" if first["interval"] is not None else str(first["reason"])
 
@@ -148,7 +148,7 @@ def _line(name: str, entry: Results) -> tuple[str, ...]:
 
 
 def _together(entries: Sequence[Results]) -> str:
-    """By how much wider intervals are that hold for all coefficients at once."""
+    """Return a note on how much wider intervals are that hold for all coefficients at once."""
     for entry in entries if len(entries) > 1 and entries[0]["interval"] is not None else ():
         (low, high), (first, last) = entry["interval"], entry["simultaneous_interval"]
         if high > low:
@@ -160,12 +160,12 @@ def _together(entries: Sequence[Results]) -> str:
 
 
 def has_odds(results: Results) -> bool:
-    """Whether any feature has an odds ratio."""
+    """Return whether any feature has an odds ratio."""
     return bool(plots.odds(results))
 
 
 def odds_ratios(results: Results) -> TableBlock:
-    """By what factor the odds change with one unit of a feature."""
+    """Tabulate the factors by which the odds change with one unit of a feature."""
     entries = plots.odds(results)
     return table(
         "Odds ratios",
@@ -208,13 +208,13 @@ class CoefficientsDisplay(Display):
 
     @property
     def intervals(self) -> tuple[tuple[float, float] | None, ...]:
-        """Their confidence intervals."""
+        """Confidence intervals of the coefficients."""
         ends = (entry["interval"] for entry in self.results["coefficients"])
         return tuple(None if pair is None else (pair[0], pair[1]) for pair in ends)
 
     @property
     def level(self) -> float:
-        """The confidence level of the intervals."""
+        """Confidence level of the intervals."""
         return float(self.results["coefficients"][0]["level"])
 
     def _main(self) -> Mapping[str, Any]:

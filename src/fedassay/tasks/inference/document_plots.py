@@ -1,4 +1,4 @@
-"""The plots of a regression: coefficients, odds ratios, intervals that shrink; each drawn and in words."""
+"""Plots of a regression: coefficients, odds ratios, intervals that shrink; each drawn and in words."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from fedassay.documents.blocks import CurveBlock, Results, missing
 from fedassay.documents.palette import BAND, BAND_OPACITY, BLUE
 
 MOST_LINES = 40
-"""Coefficients in one plot."""
+"""Largest number of coefficients in one plot."""
 
 MOST_PATHS = 6
-"""Coefficients whose intervals are shown over rounds."""
+"""Largest number of coefficients whose intervals are shown over rounds."""
 
 _MUCH = 25.0
-"""Intervals whose widths differ by more than this factor cannot be read on one axis."""
+"""Factor between the widths of intervals beyond which they cannot be read on one axis."""
 
 _INTERCEPT = "intercept"
 _WIDTH, _STEP = 320, 20
@@ -27,13 +27,13 @@ _SIDE, _HEIGHT = 220, 150
 
 
 def slopes(results: Results) -> list[Results]:
-    """The coefficients of features, or the intercept if there is nothing else; the first ones of many."""
+    """Return the coefficients of features, or the intercept if there is nothing else; of many, the first ones."""
     entries = results["coefficients"]
     return ([entry for entry in entries if entry["name"] != _INTERCEPT] or list(entries))[:MOST_LINES]
 
 
 def scales_differ(results: Results) -> bool:
-    """Whether intervals are too different in width for one axis."""
+    """Return whether intervals are too different in width for one axis."""
     widths = [entry["interval"][1] - entry["interval"][0] for entry in slopes(results)]
     wide = [width for width in widths if width > 0]
     return len(wide) > 1 and max(wide) > _MUCH * min(wide)
@@ -43,7 +43,7 @@ def scales_differ(results: Results) -> bool:
 
 
 def coefficients(results: Results) -> CurveBlock:
-    """Every coefficient with its interval: in the data's units, or in standard errors if scales differ much."""
+    """Plot every coefficient with its interval: in the data's units, or in standard errors if scales differ much."""
     entries, reason = slopes(results), results["coefficients"][0].get("reason", "")
     if results["coefficients"][0]["interval"] is None:
         text = "; ".join(f"{entry['name']} {figures.amount(entry['value'])}" for entry in entries)
@@ -90,7 +90,7 @@ def _told(value: float | None, low: float | None, high: float | None) -> str:
 
 
 def odds(results: Results) -> list[Results]:
-    """The coefficients of features that have an odds ratio with an interval."""
+    """Return the coefficients of features that have an odds ratio with an interval."""
     return [
         entry
         for entry in slopes(results)
@@ -99,7 +99,7 @@ def odds(results: Results) -> list[Results]:
 
 
 def odds_ratios(results: Results) -> CurveBlock:
-    """Odds ratios with their intervals on a logarithmic axis; those that no float can hold are left out."""
+    """Plot odds ratios with their intervals on a logarithmic axis; those that no float can hold are left out."""
     ratios = {entry["name"]: entry["odds_ratio"] for entry in odds(results)}
     text = "; ".join(f"{name} {_told(ratio['value'], *ratio['interval'])}" for name, ratio in ratios.items())
     return CurveBlock(
@@ -131,7 +131,7 @@ def _odds_ratios(ratios: Mapping[str, Results], title: str) -> alt.LayerChart:
 
 
 def path(results: Results) -> CurveBlock:
-    """How the estimate and its interval changed with the rounds, one panel per coefficient, features first."""
+    """Plot the estimate and its interval over the rounds, one panel per coefficient, features first."""
     entries, rounds = results["coefficients"], results["path"]
     places = sorted(range(len(entries)), key=lambda place: entries[place]["name"] == _INTERCEPT)[:MOST_PATHS]
     first, last = rounds[0], rounds[-1]
@@ -150,7 +150,7 @@ def path(results: Results) -> CurveBlock:
 
 
 def _panel(entry: Results, rounds: Sequence[Results], place: int) -> alt.LayerChart:
-    """One coefficient; as many standard errors as the final interval reaches are drawn for all rounds."""
+    """Draw one coefficient; intervals of all rounds reach as many standard errors as the final interval."""
     error = entry["standard_error"]
     reach = float((entry["interval"][1] - entry["value"]) / error) if error else 0.0
     points = []
@@ -167,7 +167,7 @@ def _panel(entry: Results, rounds: Sequence[Results], place: int) -> alt.LayerCh
 
 
 def _domain(points: Sequence[Results]) -> list[float]:
-    """The last rounds fill the panel; the first intervals may be far wider, and are cut off."""
+    """Return an axis that the last rounds fill; the first intervals may be far wider, and are cut off."""
     last = points[-1]
     room = 2 * median(point["high"] - point["low"] for point in points) or abs(last["value"]) or 1.0
     low = max(min(point["low"] for point in points), last["value"] - room)

@@ -32,7 +32,7 @@ from fedassay.summaries.regression.moments import Standard
 
 
 def checked_level(level: float) -> float:
-    """A level of confidence, strictly between 0 and 1."""
+    """Return a level of confidence; raise unless it is strictly between 0 and 1."""
     if not 0 < level < 1:
         raise UsageError(f"level: got {level:g}, expected a number between 0 and 1, such as 0.95.")
     return float(level)
@@ -45,11 +45,11 @@ class StudentisedLaw(ABC):
 
     @abstractmethod
     def critical(self, level: float) -> float:
-        """What the absolute value stays below with this probability."""
+        """Return the value that the absolute value stays below with this probability."""
 
     @abstractmethod
     def p_value(self, statistic: float) -> float:
-        """The probability of an absolute value as large as this one, or larger."""
+        """Return the probability of an absolute value at least as large as this."""
 
 
 @dataclass(frozen=True)
@@ -128,14 +128,14 @@ class RandomScaling(StudentisedLaw):
 
 
 _FAR = 1e4
-"""The tail falls like exp(-c/2): from here on it is 0 in any arithmetic."""
+"""Statistic from which the tail is 0 in any arithmetic: it falls like exp(-c/2)."""
 
 _NEGLIGIBLE = 80.0
 """An integrand that has fallen by exp(-40) adds nothing to the sixteen digits of a number."""
 
 
 def _log_tail(c: float) -> float:
-    """The logarithm of P(ratio > c), for c >= 0.
+    """Return the logarithm of P(ratio > c), for c >= 0.
 
     With sin φ = 1/cosh s the peak at the end becomes smooth: dφ = ds/cosh s and u = c cosh s. And
     sqrt(u/sinh u) = exp(-u/2) sqrt(2u/(1 - exp(-2u))), of which exp(-c/2) goes in front of the integral: nothing
@@ -188,11 +188,11 @@ class Contrast:
 
     @property
     def p_value(self) -> float:
-        """Two-sided."""
+        """Two-sided p-value."""
         return self.law.p_value(self.statistic)
 
     def interval(self, level: float = 0.95) -> tuple[float, float]:
-        """Covers the true sum with this probability."""
+        """Return an interval that covers the true sum with this probability."""
         reach = self.law.critical(level) * self.standard_error
         return self.estimate - reach, self.estimate + reach
 
@@ -207,7 +207,7 @@ class CoefficientEstimate:
     value, covariance : p numbers and p x p numbers, finite; variances are not negative.
     law : `Normal`, `StudentT` or `RandomScaling`. For random scaling `covariance` is the scaling matrix divided by the
         number of rounds: not an estimate of a covariance, but what intervals are made of in the same way.
-    withheld : why nothing but values may be told, because rounds have not arrived (`arrival`); empty if they have.
+    withheld : why only values may be reported, because rounds have not arrived (`arrival`); empty if they have.
 
     Guarantee: intervals cover with the stated probability as far as the law holds; for the normal law that is a limit.
 
@@ -260,19 +260,19 @@ class CoefficientEstimate:
 
     @property
     def p_values(self) -> Floats:
-        """Two-sided, of whether each coefficient is 0."""
+        """Two-sided p-values of the tests that each coefficient is 0."""
         return np.array([self.law.p_value(float(one)) for one in self.statistics])
 
     def intervals(self, level: float = 0.95) -> Floats:
-        """One for each coefficient, (p, 2): each covers with this probability."""
+        """Return one interval for each coefficient, (p, 2): each covers with this probability."""
         return self._around(self.law.critical(level))
 
     def simultaneous(self, level: float = 0.95) -> Floats:
-        """One for each coefficient, (p, 2): all cover together with this probability. See `simultaneous_critical`."""
+        """Return intervals, (p, 2), that cover together with this probability. See `simultaneous_critical`."""
         return self._around(self.simultaneous_critical(level))
 
     def simultaneous_critical(self, level: float = 0.95) -> float:
-        """How many standard errors the intervals must reach that cover together.
+        """Return the number of standard errors that intervals must reach to cover together.
 
         Normal and Student t: the quantile of the largest |z_j| under the correlations of the estimates (single-step
         max-t), of 2^14 quasi-random points, always the same ones: within about 0.01 of the exact one for levels up to
@@ -290,13 +290,13 @@ class CoefficientEstimate:
 
     @property
     def correlation(self) -> Floats:
-        """Of the estimates; rows and columns of coefficients without an error are 0."""
+        """Correlation of the estimates; rows and columns of coefficients without an error are 0."""
         errors = self.standard_errors
         inverse = np.divide(1.0, errors, out=np.zeros_like(errors), where=errors > 0)
         return np.asarray(self.covariance * inverse[:, None] * inverse)
 
     def contrast(self, weights: Mapping[str, float], value: float = 0.0) -> Contrast:
-        """The sum of coefficients with these weights, and the test of whether it is `value`."""
+        """Return the sum of coefficients with these weights, and the test of whether it is `value`."""
         unknown = [name for name in weights if name not in self.names]
         if unknown or not weights:
             raise UsageError(
@@ -314,7 +314,7 @@ class CoefficientEstimate:
         )
 
     def translated(self, standard: Standard) -> CoefficientEstimate:
-        """In the units of the data, of an estimate for the rows that `standard` makes of them."""
+        """Translate an estimate for the rows that `standard` makes of the data into the units of the data."""
         matrix = standard.matrix
         return replace(self, value=standard.back(self.value), covariance=matrix @ self.covariance @ matrix.T)
 
@@ -329,7 +329,7 @@ def _studentised(value: Floats, errors: Floats) -> Floats:
 
 
 def _largest(correlation: Floats, law: Normal | StudentT) -> Floats:
-    """The largest |z_j| at each of the quasi-random points, for z with this correlation (which may be singular)."""
+    """Return the largest |z_j| at each of the quasi-random points, for z with this correlation (may be singular)."""
     values, vectors = np.linalg.eigh(correlation)
     root = vectors * np.sqrt(np.maximum(values, 0.0))
     from scipy.stats import qmc  # half a second, which no other task should wait for

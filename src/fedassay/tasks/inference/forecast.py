@@ -1,4 +1,4 @@
-"""Forecast of a regression: how sure each method will be of a coefficient, and which one to take."""
+"""Forecast of a regression: how sure each method will be of a coefficient, and which method to take."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class InferenceForecast(Forecast[Infer]):
         return (f"{self.name}: which features there are is not said; predicted for one.",)
 
     def details(self, study: PlannedStudy, given: Mapping[str, float]) -> Details:
-        """See `Forecast`: both methods beside each other, and the one to take."""
+        """See `Forecast`: both methods next to each other, and the recommended method."""
         errors = {method: self._error(study, method) for method in METHODS}
         table = DetailTable(
             title=f"A coefficient by each method ({self.task.level:.0%} interval), and the cost to a client",
@@ -87,7 +87,7 @@ class InferenceForecast(Forecast[Infer]):
         )
 
     def _warnings(self, study: PlannedStudy, rounds: CoefficientError) -> list[str]:
-        """What makes predictions, or intervals, too good to be true."""
+        """Warn of what makes predictions, or intervals, too good to be true."""
         notes, of = [], Regression.of(self.task, study.expectation)
         if rounds.again:
             notes.append(

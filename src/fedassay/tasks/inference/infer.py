@@ -1,4 +1,4 @@
-"""The task: coefficients of a regression over a federation, with intervals, from a stream of rounds or all at once."""
+"""Task: coefficients of a regression over a federation, with intervals, from a stream of rounds or all at once."""
 
 from __future__ import annotations
 
@@ -38,10 +38,10 @@ NEWTON: Final = "newton"
 METHODS = get_args(RegressionMethod)
 
 ROUNDS = 200
-"""Of a stream, where rows are enough for so many: the one-step estimate needs no more."""
+"""Number of rounds of a stream, where rows are enough for them: the one-step estimate needs no more."""
 
 _CHECKING = 1 / (4 * MOST_SUMS)
-"""Of the budget, for each sum that looks for a separation: rounds take half of it."""
+"""Part of the budget for each sum that looks for a separation: rounds take half of it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -105,16 +105,16 @@ class Infer(InferParameters):
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Of the coefficients."""
+        """Names of the coefficients."""
         return (INTERCEPT, *self.features) if self.intercept else self.features
 
     # --- steps ----------------------------------------------------------------------------------------------
 
     def steps(self, setting: Setting) -> Generator[Step, Any, dict[str, Any]]:
-        """One sum for the common scale, then rounds, or a handful of sums.
+        """Ask for one sum for the common scale, then rounds, or a handful of sums.
 
         What answers show to have no fit (a separation, columns that depend on each other, rounds that diverge) is a
-        result without values: it was asked and paid for, and tasks beside it go on.
+        result without values: it was asked and paid for, and other tasks go on.
         """
         fitting, answer, answers = self._fitted(setting), None, 0
         while True:
@@ -153,7 +153,7 @@ class Infer(InferParameters):
             return result_values.newton(self, fit, moments)
         course, history = self.course(setting, moments), None
         if begin is not None:
-            # How many rows there are now decides weights and rounds; scale and steps stay those of the first run.
+            # The present number of rows decides weights and rounds; scale and steps stay those of the first run.
             standard, sizes, history = begin
             course = replace(course, sizes=sizes)
         self._check_rows(course, setting, moments)
@@ -199,10 +199,10 @@ class Infer(InferParameters):
             )
 
     def _check_separation(self, seen: RoundHistory, standard: Standard) -> Generator[Step, Any, str | None]:
-        """Whether there is a finite optimum, by a handful of sums over all rows.
+        """Check that there is a finite optimum, by a handful of sums over all rows.
 
         Rounds end although coefficients would grow without end. Rows that come after others may be separated while all
-        of them are not: they are asked only if rounds leave a doubt, and then it is only said.
+        of them are not: they are asked only if rounds leave a doubt, and then the separation is only reported.
         """
         resumed = self.state is not None
         if self.model != LogLoss.name or (resumed and not may_be_certain(seen.path.hessian)):
@@ -216,7 +216,7 @@ class Infer(InferParameters):
         return None
 
     def _under_noise(self, setting: Setting) -> Generator[Step, Any, dict[str, Any]]:
-        """Clipped rounds: nothing is asked for first, as means and scales would cost a part of the budget."""
+        """Run clipped rounds: nothing is asked for first, as means and scales would cost a part of the budget."""
         if self.method not in (ROUND, SCALING):
             raise ParameterError(
                 "method",
@@ -251,7 +251,7 @@ class Infer(InferParameters):
 
     @property
     def given_scale(self) -> Standard:
-        """The common scale that was given; features as they are where none was."""
+        """Common scale that was given; features as they are where none was."""
         return result_values.scale_of(
             self.scales,
             self.features,
@@ -262,12 +262,12 @@ class Infer(InferParameters):
 
     @property
     def _resumable(self) -> dict[str, Any]:
-        """What the runs before and after a state must have alike."""
+        """Parameters that the runs before and after a state must share."""
         names = ("model", "names", "target", "method", "weighting", "offset", "decay")
         return {name: getattr(self, name) for name in names} | {"names": list(self.names)}
 
     def _begun(self, state: Mapping[str, Any]) -> tuple[Standard, StepSizes, RoundHistory]:
-        """The scale, the steps and the rounds of the run before."""
+        """Return the scale, the steps and the rounds of the run before."""
         for what, wanted in self._resumable.items():
             if state.get(what) != wanted:
                 raise UsageError(f"state: got one with {what} {state.get(what)!r}, expected {wanted!r}.")
@@ -284,7 +284,7 @@ class Infer(InferParameters):
             ) from None
 
     def course(self, setting: Setting, moments: Moments) -> Course:
-        """How rounds are run, with everything decided that was left open."""
+        """Return how rounds are run, with everything decided that was left open."""
         rounds = self.rounds or default_rounds(moments.rows, max(1, setting.clients), self.participation)
         return Course(
             model=self.model,
@@ -300,14 +300,14 @@ class Infer(InferParameters):
 
     @property
     def _first_step(self) -> float:
-        """1/p for squared errors: rows of features on a common scale have a squared norm of about p."""
+        """First step size, 1/p for squared errors: rows on a common scale have a squared norm of about p."""
         curvature = {SquaredError.name: 1.0, LogLoss.name: 2.5}.get(self.model, 1.0)
         # Several local steps share the length of one: what they bend is then corrected well enough.
         return curvature / max(1, len(self.names)) / self.local_steps
 
 
 def default_rounds(rows: int, clients: int, participation: float) -> int:
-    """As many as have fresh rows at a client of half the mean size, up to 200; at least 20.
+    """Return as many rounds as have fresh rows at a client of half the mean size, up to 200; at least 20.
 
     Examples
     --------
@@ -319,7 +319,7 @@ def default_rounds(rows: int, clients: int, participation: float) -> int:
 
 
 def per_client(moments: Moments, clients: int, weighting: str) -> float:
-    """What weights are divided by, so that those of all clients have the mean 1."""
+    """Return the divisor of the weights, so that those of all clients have the mean 1."""
     everyone = max(1, clients)
     return (moments.rows if weighting == BY_ROWS else max(1, moments.clients)) / everyone
 

@@ -53,21 +53,21 @@ from fedassay.tasks.inference.estimate import CoefficientEstimate, Normal, Stude
 ROW, SITE, MODEL = "row", "site", "model"
 
 MOST_SUMS = 60
-"""The most sums that a fit asks for."""
+"""Largest number of sums that a fit asks for."""
 
 SHARE = 1 / (MOST_SUMS + 2)
-"""Of the budget, for each question: the moments and X'X are two more than the sums."""
+"""Part of the budget for each question: the moments and X'X are two more than the sums."""
 
 _MEATS = {ROW: BY_ROW, MODEL: NO_MEAT, SITE: BY_CLIENT}
 
 _NEAR = 1e-6
-"""A predicted decrease of the total loss. From here the next step is expected to be the last: errors are asked for."""
+"""Predicted decrease of the total loss from which the next step is expected to be the last: errors are asked for."""
 
 _END = 1e-18
 """A predicted decrease d moves no coefficient by more than sqrt(2d) of its standard error: 1.4e-9."""
 
 _ENDLESS = 3
-"""So many steps of equal length in a row, near the end, do not lead to an end (see `_goes_on`)."""
+"""Number of steps of equal length in a row, near the end, that do not lead to an end (see `_goes_on`)."""
 
 _SUFFICIENT = 1e-4
 _SMALLEST_STEP = 2.0**-30
@@ -90,7 +90,7 @@ class RegressionFit:
 
     @property
     def converged(self) -> bool:
-        """Whether this is the optimum."""
+        """True if this is the optimum."""
         return not self.reason
 
 
@@ -101,7 +101,7 @@ def standardised(
     intercept: bool = True,
     offset: bool = False,
 ) -> Generator[Step, Released[Moments], tuple[Standard, Moments]]:
-    """The common scale of all rows, from one sum; `DataError` if the rows cannot be fitted (`check_moments`)."""
+    """Compute the common scale of all rows from one sum; `DataError` if they cannot be fitted (`check_moments`)."""
     linear = model == SquaredError.name
     of = RegressionMoments(features=len(features), less_offset=linear and offset)
     released = yield Sum(of=of, share=SHARE)
@@ -117,7 +117,7 @@ def fit_newton(
     variance: str = ROW,
     share: float = SHARE,
 ) -> Generator[Step, Released[DerivativeSums], RegressionFit]:
-    """The coefficients with the smallest loss over all rows, with standard errors. Tasks `yield from` it.
+    """Find the coefficients with the smallest loss over all rows, with standard errors. Tasks `yield from` it.
 
     Guarantee: for a convex loss, the global optimum to about 1e-9 of each coefficient's standard error, or a `reason`;
     covariances as in the table above. Linear regression takes 2 sums, logistic regression typically 5 to 8. How rows
@@ -161,7 +161,7 @@ def fit_newton(
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class _Seen:
-    """The sums at one theta, and where Newton's method would go from there."""
+    """Sums at one theta, and where Newton's method would go from there."""
 
     theta: Floats
     sums: DerivativeSums
@@ -199,7 +199,7 @@ class _Fit:
         return _MEATS[self.variance]
 
     def ask(self, theta: Floats, meat: str) -> Generator[Step, Released[DerivativeSums], _Seen]:
-        """One sum over all clients."""
+        """Ask for one sum over all clients."""
         of = NewtonSums.of(self.standard, model=self.model, theta=tuple(theta.tolist()), meat=meat)
         released = yield Sum(of=of, share=self.share)
         found: DerivativeSums = released.value
@@ -220,7 +220,7 @@ class _Fit:
             )
 
     def check_start(self, here: _Seen) -> Generator[Step, Released[DerivativeSums], None]:
-        """Columns that depend on each other, seen in X'X: a Hessian can also vanish where a model is certain."""
+        """Refuse columns that depend on each other, by X'X: a Hessian can also vanish where a model is certain."""
         self.refuse_cut(here.sums)
         if not is_singular(here.hessian):
             return
@@ -238,7 +238,7 @@ class _Fit:
     def improved(
         self, here: _Seen, meat: str, left: int
     ) -> Generator[Step, Released[DerivativeSums], tuple[_Seen | None, int]]:
-        """A point on the way with a sufficiently smaller loss, and how many sums it took to find it."""
+        """Find a point on the way with a sufficiently smaller loss; return it with the number of sums that it took."""
         size, slope = 1.0, -2 * here.decrease
         for asked in range(1, left + 1):
             theta = np.clip(here.theta + size * here.step, -LARGEST_THETA, LARGEST_THETA)
@@ -254,7 +254,7 @@ class _Fit:
         return None, max(0, left)
 
     def check(self, here: _Seen, endless: int) -> None:
-        """Separation, which only logistic regression has."""
+        """Raise for a separation, which only logistic regression has."""
         if self.model != LogLoss.name:
             return
         # With an offset rows can be on their side although no coefficient puts them there.
@@ -303,7 +303,7 @@ class _Fit:
 
 
 def _goes_on(here: _Seen, there: _Seen) -> bool:
-    """Whether a step was followed by one as long, from which little less is to be won, as on the way to infinity.
+    """Return whether a step was followed by another as long that wins little less, as on the way to infinity.
 
     The loss of rows that are on their side falls like exp(-t): Newton's steps there have length 1 in t, and each wins
     1/e of what the one before did. Towards an optimum, steps shrink with the root of what they win, and faster.
@@ -314,7 +314,7 @@ def _goes_on(here: _Seen, there: _Seen) -> bool:
 
 
 def _newton_step(hessian: Floats, gradient: Floats) -> tuple[Floats, float]:
-    """-H⁻¹g and how far the loss falls if it is quadratic, gᵀH⁻¹g/2.
+    """Return -H⁻¹g and how far the loss falls if it is quadratic, gᵀH⁻¹g/2.
 
     By eigenvalues of H, scaled: where curvature is negative (losses of one's own, far from an optimum) or nothing, its
     absolute value, or a little, takes its place, so that the step always leads down.

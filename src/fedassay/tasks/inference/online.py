@@ -1,9 +1,9 @@
 """Rounds of rescaled federated averaging, and intervals from what the server sees in them.
 
 Reference: Wang, Cui and Xu, JUSTC 53(11), 2023, Algorithms 1 and 2, with the corrections of METHODS E: clients are
-drawn uniformly and weighted; who was drawn adds to the spread; what local steps bend is put right.
+drawn uniformly and weighted; the draw of clients adds to the spread; what local steps bend is put right.
 
-Whether rounds have arrived at the optimum: before that, no interval and no p-value says anything true.
+Arrival of rounds at the optimum: before that, no interval and no p-value says anything true.
 
 The mean of the iterates and the one-step estimate (`path`) have the same limit and the same first-order error. Where
 they differ by more than their standard errors, at least one of them is still on its way. What was measured, coverage of
@@ -40,16 +40,16 @@ from fedassay.tasks.inference.path import ENOUGH_ROWS, IteratePath, StepSizes
 
 
 LEVEL = 0.95
-"""Of the intervals by which the errors of laws are compared."""
+"""Level of the intervals by which the errors of laws are compared."""
 
 MEAN = 1.0
-"""In standard errors: a mean of iterates further than this from the one-step estimate has no intervals."""
+"""Largest distance of a mean of iterates with intervals from the one-step estimate, in standard errors."""
 
 UNDER_NOISE = 2.0
-"""The same for the one-step estimate of rounds under noise: there the mean of few iterates is itself uncertain."""
+"""Largest distance for the one-step estimate under noise, where the mean of few iterates is itself uncertain."""
 
 ON_THE_WAY = 0.5
-"""In standard errors (`Path.unsettled`): a one-step estimate that its path may move further has no intervals."""
+"""Largest move by its path of a one-step estimate that has intervals, in standard errors (`Path.unsettled`)."""
 
 _WITHHELD = "standard errors, intervals and p-values are withheld"
 
@@ -57,11 +57,11 @@ HIDDEN = (
     "noise hides the curvature of the loss in some direction, and random scaling cannot tell how far rounds have to "
     f"go, so that {_WITHHELD}; use more clients or a larger epsilon, or take the method round-plug-in"
 )
-"""Why random scaling gets no intervals where noise hides the curvature."""
+"""Reason why random scaling gets no intervals where noise hides the curvature."""
 
 
 def distance(one: Floats, other: Floats, *covariances: Floats) -> Floats:
-    """By how many standard errors two estimates differ, coefficient by coefficient; the smaller errors count.
+    """Return the standard errors by which two estimates differ, by coefficient; the smaller errors count.
 
     Arrays may have leading axes, as those of a `Path`.
 
@@ -79,7 +79,7 @@ def distance(one: Floats, other: Floats, *covariances: Floats) -> Floats:
 def from_mean(
     mean: Floats, covariance: Floats, law: StudentisedLaw, path: IteratePath, *, quadratic: bool
 ) -> Floats:
-    """The distance of the mean of the iterates, whose intervals follow this law, from the one-step estimate.
+    """Return the distance of the mean of the iterates, whose intervals follow this law, from the one-step estimate.
 
     Errors of random scaling are not standard errors: what counts is half of an interval, in those of a normal law.
     """
@@ -96,13 +96,13 @@ def of_mean(
     *,
     quadratic: bool = False,
 ) -> str:
-    """Why the mean of the iterates gets no intervals; empty if it has arrived."""
+    """Return why the mean of the iterates gets no intervals; empty if it has arrived."""
     apart = from_mean(mean, covariance, law, path, quadratic=quadratic)
     return _apart(apart, names, most=MEAN, fix="ask for more rounds, or take the method round-plug-in")
 
 
 def of_one_step(path: IteratePath) -> str:
-    """Why the one-step estimate gets no intervals; empty if it has arrived, as it always has for a parabola."""
+    """Return why the one-step estimate gets no intervals; empty if it has arrived, as it always has for a parabola."""
     moved = float(path.unsettled)
     if moved <= ON_THE_WAY:
         return ""
@@ -113,7 +113,7 @@ def of_one_step(path: IteratePath) -> str:
 
 
 def under_noise(path: IteratePath, names: Sequence[str]) -> str:
-    """Why the one-step estimate of rounds under noise gets no intervals; empty if they have arrived."""
+    """Return why the one-step estimate of rounds under noise gets no intervals; empty if they have arrived."""
     step = path.one_step(quadratic=False)
     apart = distance(path.mean, step, path.sandwich(path.spread))
     fix = "ask for more rounds, or give scales with which coefficients are smaller"
@@ -145,12 +145,12 @@ INTERVALS = (ROUND, SEPARATED, CORRECTED_SEPARATED, SCALING)
 _COUNTS = ("answers", "steps", "rows", "recent", "again")
 
 _SHOWN = 50
-"""Rounds at which the path is kept, for a plot of how intervals shrink."""
+"""Number of rounds at which the path is kept, for a plot of how intervals shrink."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Course:
-    """How rounds are run.
+    """Settings of the rounds.
 
     Parameters
     ----------
@@ -175,17 +175,17 @@ class Course:
 
     @property
     def restarts(self) -> bool:
-        """Whether the iterate is moved to what rounds so far have found, now and then (`path`)."""
+        """True if the iterate is moved to what rounds so far have found, now and then (`path`)."""
         return self.intervals == ROUND and not loss_of(self.model).quadratic
 
     def drawn(self, clients: int) -> int:
-        """How many clients take part in a round."""
+        """Return the number of clients that take part in a round."""
         return max(1, min(clients, round(self.participation * clients)))
 
     def visits(self, clients: int) -> int:
-        """In how many rounds a client takes part: as many as expected, and two standard deviations more.
+        """Return the number of rounds in which a client takes part: the expected number plus two standard deviations.
 
-        So few clients come to the end of their rows before the rounds do.
+        Few clients then come to the end of their rows before the rounds do.
         """
         part = self.drawn(clients) / max(1, clients)
         spread = 2 * math.sqrt(self.rounds * part * (1 - part))
@@ -194,7 +194,7 @@ class Course:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class RoundHistory:
-    """What rounds have shown: the path, sums over rounds, and snapshots (round, values, covariance).
+    """Results of the rounds: the path, sums over rounds, and snapshots (round, values, covariance).
 
     `recent` are the rows since the iterate was last moved.
     """
@@ -209,24 +209,24 @@ class RoundHistory:
 
     @property
     def mean_steps(self) -> float:
-        """Ē: local steps of a client in a round, so far."""
+        """Mean number Ē of local steps of a client in a round, so far."""
         return self.steps / self.answers if self.answers else 1.0
 
     def to_json(self) -> dict[str, Any]:
-        """What is needed to go on."""
+        """Return what is needed to go on."""
         counts = {name: getattr(self, name) for name in _COUNTS}
         return {"path": self.path.to_json(), **counts}
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> RoundHistory:
-        """What `to_json` was made from."""
+        """Restore a history from the output of `to_json`."""
         counts: dict[str, Any] = {name: int(values[name]) for name in _COUNTS}
         return cls(path=IteratePath.from_json(values["path"]), **counts)
 
     def after(
         self, sums: RoundSums, asked: float, *, step: float, restarts: bool = False, pace: float = 1.0
     ) -> RoundHistory:
-        """One round further; `asked` clients answered. `pace` makes the step longer or shorter, and nothing else."""
+        """Add a round; `asked` clients answered. `pace` makes the step longer or shorter, and nothing else."""
         answers, steps = self.answers + sums.clients, self.steps + sums.steps
         many, recent = max(1e-12, asked), self.recent + sums.rows
         path = self.path.after(
@@ -257,13 +257,13 @@ def run_rounds(
     per: float,
     begin: RoundHistory | None = None,
 ) -> Generator[Step, Released[RoundSums], RoundHistory]:
-    """T rounds, from the start or from where an earlier run has come to. Tasks `yield from` it.
+    """Run T rounds, from the start or from where an earlier run has come to. Tasks `yield from` it.
 
-    Only sums leave the clients. A round moves the iterate by the mean over those who answered.
+    Only sums leave the clients. A round moves the iterate by the mean over the clients that answered.
 
     Parameters
     ----------
-    clients, per : how many there are, and what weights are divided by (`RoundFields`).
+    clients, per : number of clients, and divisor of the weights (`RoundFields`).
     """
     p = loss_of(course.model).parameters(standard.parameters)
     seen = RoundHistory(path=IteratePath.start(np.zeros(p))) if begin is None else begin
@@ -304,7 +304,7 @@ def _check(path: IteratePath, sizes: StepSizes) -> None:
 
 
 def _with_snapshot(seen: RoundHistory, course: Course) -> RoundHistory:
-    """Where the estimate and its errors are now; nothing where rounds do not yet suffice."""
+    """Add the present estimate and its errors; nothing where rounds do not yet suffice."""
     if is_singular(seen.path.hessian) or not seen.path.compared:
         return seen
     path = seen.path
@@ -317,10 +317,10 @@ def _with_snapshot(seen: RoundHistory, course: Course) -> RoundHistory:
 def infer_rounds(
     course: Course, seen: RoundHistory, names: Sequence[str], *, clients: int
 ) -> Generator[Step, Released[SpreadSums], CoefficientEstimate]:
-    """Estimate and covariance on the common scale, from the rounds; the separated plug-in asks once more.
+    """Compute estimate and covariance on the common scale from the rounds; the separated plug-in asks once more.
 
     Guarantee: none but the limit, and `Estimate.withheld` says where rounds have not arrived. With `round-plug-in` the
-    covariance is that of what rounds differ by, whatever makes them differ: rows, who was drawn, noise.
+    covariance is that of what rounds differ by, whatever makes them differ: rows, the draw of clients, noise.
     """
     path = seen.path
     if is_singular(path.hessian):
@@ -352,7 +352,7 @@ def infer_rounds(
 
 
 def _separated(sums: SpreadSums, course: Course, clients: int) -> Floats:
-    """V = (1/ν)[Σ p² S/E + (1-ν)(N/(N-1)) Σ p² ∇R ∇Rᵀ]; the published one leaves the second term out."""
+    """Return V = (1/ν)[Σ p² S/E + (1-ν)(N/(N-1)) Σ p² ∇R ∇Rᵀ]; the published form leaves the second term out."""
     part = course.drawn(clients) / clients
     spread = sums.within
     if course.intervals == CORRECTED_SEPARATED and clients > 1:

@@ -23,7 +23,7 @@ Variance = Literal["row", "site", "model"]
 FEWEST_ROUNDS, MOST_ROUNDS = 8, 100_000
 MOST_LOCAL_STEPS = 1024
 DECAY = 0.505
-"""As published; slower decay means larger steps, and the one-step estimate does not mind."""
+"""Published decay; slower decay means larger steps, which the one-step estimate tolerates."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -24,21 +24,21 @@ end, and third order is not small (logistic regression with coefficients of norm
 rounds). So after rounds 1, 2, 3, 4, 6, 8, 11, 16, .. (powers of √2), where rows since the last time suffice, the
 iterate is put where a damped Newton step from these rounds leads (`guide`), and the estimate is made of the rounds from
 where the path had arrived: blocks of rounds between these marks are left out, one after the other and up to a quarter
-of all, until one is so near the estimate that what curvature changes on the way is small beside the standard error. A
+of all, until one is so near the estimate that what curvature changes on the way is small against the standard error. A
 parabola has no third order, and needs none of this.
 
 **Cost.** A round costs the server O(p²). Systems of p equations are solved only after rounds that are powers of 2^(1/4)
 or √2, when the point at which rounds are compared, and the iterate, are moved.
 
-Where rounds lead: damped Newton steps from one block of rounds to the next, taken back where they made things worse.
+Guide of the rounds: damped Newton steps from one block of rounds to the next, taken back where they made things worse.
 
 Levenberg and Marquardt: from a block of rounds with mean start m, mean gradient g and mean Hessian H, the next one
 starts at m - c (H + λF)^{-1} g, with F the Hessian of the first block, where nothing was saturated yet. λ falls to a
 third (and not below 0.03) after each block that is not worse than the one before (by its gradient, as F measures it),
 and grows tenfold after one that is, which is then begun again from where the last good block was. The block after that
 is always believed: it began close to the good one and has more rounds, and if it looks worse, the good one was good by
-chance. c is the part of the step that chance does not explain (the positive part, as in James and Stein, 1961): who has
-arrived is left where they are. Leading axes are allowed everywhere.
+chance. c is the part of the step that chance does not explain (the positive part, as in James and Stein, 1961): a path
+that has arrived is left where it is. Leading axes are allowed everywhere.
 """
 
 from __future__ import annotations
@@ -59,20 +59,20 @@ from fedassay.tasks.inference.sums import Sums, arrays, outer, plain, solved, so
 
 DAMPING, LEAST = 0.1, 0.03
 WORSE = 4.0
-"""A block is worse if its gradient, squared and measured by F, is above so many times that of the last good one: chance
-alone makes less of a difference, mostly."""
+"""Factor over the last good block's gradient, squared and measured by F, above which a block is worse: chance alone
+makes less of a difference, mostly."""
 
 LONGEST = 2.0
-"""No step is longer, as F measures it: in a logistic model log odds change by a root mean square of 4 at most."""
+"""Largest length of a step, measured by F: in a logistic model log odds change by a root mean square of 4 at most."""
 
 CHANCE = 0.5
-"""The part of what chance makes of no gradient at all that is taken off. All of it would make the way too slow where
+"""Part of the effect of chance on a zero gradient that is taken off. All of it would make the way too slow where
 rounds are few; nothing, and rare features are thrown far off by single rows."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Guide:
-    """The last good block, F and λ; and whether the block after it was taken back."""
+    """Last good block, F and λ; and whether the block after it was taken back."""
 
     start: Floats
     gradient: Floats
@@ -84,7 +84,7 @@ class Guide:
 
     @classmethod
     def begin(cls, block: Sums, spread: Floats) -> Guide:
-        """After the first block, which is good for want of another; `spread` is that of one round's g, 0 if unknown."""
+        """Begin with the first block, good for want of another; `spread` is that of one round's g, 0 if unknown."""
         start = block.mean(block.starts)
         return cls(
             start=start,
@@ -97,7 +97,7 @@ class Guide:
         )
 
     def after(self, block: Sums, spread: Floats) -> Guide:
-        """After one more block."""
+        """Return the guide after one more block."""
         start, gradient = block.mean(block.starts), block.mean(block.gradients)
         worse = ~self.back & (self._size(gradient) > WORSE * self._size(self.gradient))
         return Guide(
@@ -115,7 +115,7 @@ class Guide:
 
     @property
     def target(self) -> Floats:
-        """Where the next block starts."""
+        """Point at which the next block starts."""
         damped = self.hessian + self.damping[..., None] * self.first
         step = solved(damped, self.gradient)
         gain = (step * self.gradient).sum(axis=-1, keepdims=True)
@@ -125,12 +125,12 @@ class Guide:
         return np.asarray(self.start - step * np.minimum(1.0, LONGEST / length))
 
     def to_json(self) -> dict[str, Any]:
-        """As plain values."""
+        """Return the fields as plain values."""
         return plain(self)
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> Guide:
-        """What `to_json` was made from, to the last bit."""
+        """Restore a guide from the output of `to_json`, to the last bit."""
         return cls(**arrays(cls, values, back=np.bool_))
 
 
@@ -139,7 +139,7 @@ class Guide:
 
 @dataclass(frozen=True, kw_only=True)
 class StepSizes:
-    """η_t = β t^{-a}, with 1/2 < a < 1.
+    """Step sizes η_t = β t^{-a}, with 1/2 < a < 1.
 
     Examples
     --------
@@ -160,29 +160,29 @@ class StepSizes:
             )
 
     def at(self, t: int) -> float:
-        """Of round t, from 1 on."""
+        """Return the step size of round t, from 1 on."""
         return float(self.first * t**-self.decay)
 
 
 _SETTLED = 3
-"""So many rounds are waited for before neighbours are compared: until then there is hardly an estimate."""
+"""Number of rounds before neighbours are compared: until then there is hardly an estimate."""
 
 LEFT_OUT = 1 / 4
-"""The part of all rounds at the beginning that the estimate may leave out."""
+"""Part of all rounds at the beginning that the estimate may leave out."""
 
 ARRIVED = 0.1
-"""In standard errors (`Path.unsettled`): a block of rounds below this is where the estimate begins to count."""
+"""Standard errors (`Path.unsettled`) below which a block of rounds is where the estimate begins to count."""
 
 ENOUGH_ROWS = 30
 
 MARKS = frozenset(round(2 ** (k / 2)) for k in range(80))
 COMPARISONS = frozenset(round(2 ** (k / 4)) for k in range(160))
-"""After these rounds the point at which neighbours are compared is moved to what is known by then."""
+"""Rounds after which the point at which neighbours are compared is moved to what is known by then."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class IteratePath:
-    """Where the iterates are, and sums over the rounds so far.
+    """Position of the iterates, and sums over the rounds so far.
 
     `theta` is the last iterate, `mean` the mean of all. `sums` is what the one-step estimate needs, of all rounds,
     `begin` the same as it was where the estimate begins to count, `opening` that of the block of rounds which begins
@@ -211,7 +211,7 @@ class IteratePath:
 
     @classmethod
     def start(cls, theta: Floats) -> IteratePath:
-        """Before the first round."""
+        """Return the path before the first round."""
         begin = np.array(theta, dtype=np.float64)
         zero, square = np.zeros_like(begin), np.zeros((*begin.shape, begin.shape[-1]))
         return cls(
@@ -233,17 +233,17 @@ class IteratePath:
 
     @property
     def has_restarted(self) -> bool:
-        """Whether the iterate was moved after the latest round."""
+        """True if the iterate was moved after the latest round."""
         return bool(self.marks) and int(self.marks[-1].rounds.max()) == self.rounds
 
     @property
     def rounds(self) -> int:
-        """How many there have been."""
+        """Number of rounds so far."""
         return int(self.sums.rounds.max())
 
     @property
     def parameters(self) -> int:
-        """How many there are."""
+        """Number of parameters."""
         return int(self.theta.shape[-1])
 
     def after(
@@ -257,7 +257,7 @@ class IteratePath:
         compare: bool = True,
         restarts: bool = False,
     ) -> IteratePath:
-        """One round further.
+        """Return the path one round further.
 
         Parameters
         ----------
@@ -283,7 +283,7 @@ class IteratePath:
         step: float,
         compare: bool = True,
     ) -> IteratePath:
-        """One round further, to this iterate; `straight` is the gradient where the round began."""
+        """Return the path one round further, at this iterate; `straight` is the gradient where the round began."""
         t = self.rounds + 1
         mean = self.mean + (theta - self.mean) / t
         compared = compare and self.rounds >= _SETTLED
@@ -304,13 +304,13 @@ class IteratePath:
         return replace(there, compared_at=there.window.so_far) if t in COMPARISONS else there
 
     def _change(self, straight: Floats, hessian: Floats) -> Floats:
-        """By how much this round's g differs from the last one's, with both where the estimate was a little ago."""
+        """Return how much this round's g differs from the last one's, both where the estimate was a little ago."""
         at = self.compared_at
         here = straight - times(hessian, self.theta - at)
         return np.asarray(here - self.last + times(self.last_hessian, self.last_start - at))
 
     def restarted(self) -> IteratePath:
-        """With the iterate where the rounds since the last restart lead."""
+        """Return the path with the iterate where the rounds since the last restart lead."""
         block = self.sums.since(self.marks[-1]) if self.marks else self.window
         spread = self.spread  # 0 as long as no rounds have been compared
         guide = Guide.begin(block, spread) if self.guide is None else self.guide.after(block, spread)
@@ -318,7 +318,7 @@ class IteratePath:
         return replace(judged, theta=guide.target, guide=guide, marks=(*judged.marks, self.sums))
 
     def _judged(self) -> IteratePath:
-        """With blocks left out that are in the first quarter and far from what the rounds after them say."""
+        """Return the path without blocks in the first quarter that are far from what the rounds after them say."""
         path = self
         while path.marks and int(path.marks[0].rounds.max()) <= LEFT_OUT * self.rounds:
             mark, later = path.marks[0], path.marks[1:]
@@ -338,24 +338,24 @@ class IteratePath:
 
     @property
     def window(self) -> Sums:
-        """Of the rounds that the estimate is made of."""
+        """Sums over the rounds that the estimate is made of."""
         return self.sums.since(self.begin)
 
     @property
     def hessian(self) -> Floats:
-        """H: the mean over the rounds that count."""
+        """Hessian H: the mean over the rounds that count."""
         return self.window.hessian
 
     @property
     def averaged(self) -> Floats:
-        """The published estimate: the mean of the iterates, less η̄ H^{-1} c, by which local steps have moved it."""
+        """Published estimate: the mean of the iterates, less η̄ H^{-1} c, by which local steps have moved it."""
         if not self.drifts.any():
             return self.mean
         eta, drift = self.steps / self.rounds, self.drifts / self.rounds
         return np.asarray(self.mean - eta * solved(self.hessian, drift))
 
     def one_step(self, *, quadratic: bool) -> Floats:
-        """The estimate from where rounds began and what they said, see the top of this file.
+        """Compute the estimate from where rounds began and what they said; see the top of this file.
 
         Parameters
         ----------
@@ -366,12 +366,12 @@ class IteratePath:
 
     @property
     def compared(self) -> int:
-        """How many pairs of neighbouring rounds `spread` rests on."""
+        """Number of pairs of neighbouring rounds that `spread` rests on."""
         return int(self.window.compared.min())
 
     @property
     def unsettled(self) -> Floats:
-        """How far the path may still have been on its way where its window begins, or all the time, in standard errors.
+        """Standard errors by which the path may still have been on its way where its window begins, or all the time.
 
         The larger of what the first block of the window may do (`_third_order`), and of the cube of the distance from
         the mean start of all its rounds to the estimate: that far, curvature may be another than where rounds were.
@@ -385,7 +385,7 @@ class IteratePath:
 
     @property
     def spread(self) -> Floats:
-        """V: the covariance of one round's g at the optimum, from what neighbouring rounds differ by.
+        """Covariance V of one round's g at the optimum, from what neighbouring rounds differ by.
 
         How far iterates are from the optimum is not in it (for a parabola; to first order otherwise), and neither is a
         slow change of what clients send.
@@ -394,17 +394,17 @@ class IteratePath:
 
     @property
     def freedom(self) -> Floats:
-        """Of `spread`: differences of neighbours know two thirds of what as many independent rounds would."""
+        """Degrees of freedom of `spread`: neighbours' differences know two thirds of as many independent rounds."""
         n = np.maximum(2, self.window.compared + 1)
         return np.asarray(2 * (n - 1) ** 2 / (3 * n - 4))
 
     def sandwich(self, spread: Floats) -> Floats:
-        """H^{-1} V H^{-1}/T: the covariance of the estimate, for this V."""
+        """Return H^{-1} V H^{-1}/T: the covariance of the estimate, for this V."""
         return _sandwich(self.window, self.hessian, spread)
 
     @property
     def scaling(self) -> Floats:
-        """What random scaling divides by: (1/T³) Σ_s s² (θ̄_s - θ̄_T)(θ̄_s - θ̄_T)ᵀ."""
+        """Divisor of random scaling: (1/T³) Σ_s s² (θ̄_s - θ̄_T)(θ̄_s - θ̄_T)ᵀ."""
         t = max(1, self.rounds)
         squares = t * (t + 1) * (2 * t + 1) / 6
         cross = self.scaled[..., :, None] * self.mean[..., None, :]
@@ -414,7 +414,7 @@ class IteratePath:
     # --- to keep ------------------------------------------------------------------------------------------------------
 
     def to_json(self) -> dict[str, Any]:
-        """As plain values."""
+        """Return the path as plain values."""
         return {
             **{name: getattr(self, name).tolist() for name in (*_ARRAYS, "arrived")},
             **{name: getattr(self, name).to_json() for name in _SUMS},
@@ -425,7 +425,7 @@ class IteratePath:
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> IteratePath:
-        """What `to_json` was made from, to the last bit."""
+        """Restore a path from the output of `to_json`, to the last bit."""
         arrays: dict[str, Any] = {name: np.array(values[name], dtype=np.float64) for name in _ARRAYS}
         sums: dict[str, Any] = {name: Sums.from_json(values[name]) for name in _SUMS}
         return cls(
@@ -444,14 +444,14 @@ _ARRAYS = tuple(field.name for field in fields(IteratePath) if field.name not in
 
 
 def _sandwich(rounds: Sums, hessian: Floats, spread: Floats) -> Floats:
-    """H^{-1} V H^{-1}/T."""
+    """Return H^{-1} V H^{-1}/T."""
     half = np.linalg.solve(hessian, spread)
     both = np.linalg.solve(hessian, np.swapaxes(half, -1, -2))
     return rounds.mean((both + np.swapaxes(both, -1, -2)) / 2)
 
 
 def _third_order(block: Sums, rounds: Sums) -> Floats:
-    """What a block of rounds may move the estimate from these rounds by, beyond second order, in standard errors.
+    """Bound how far a block may move the estimate from these rounds beyond second order, in standard errors.
 
     With the gradient and the curvature of a block, and the curvature at the estimate a distance δ away, the gradient
     there is known by the trapezoidal rule. If curvature changes in one direction on the way, the rule is off by at most
@@ -465,7 +465,7 @@ def _third_order(block: Sums, rounds: Sums) -> Floats:
 
 
 def _mean_error(rounds: Sums) -> Floats:
-    """The standard error of a coefficient, root mean square, with curvature as the measure of length."""
+    """Return the standard error of a coefficient, root mean square, with curvature as the measure of length."""
     hessian = rounds.sound
     square = np.einsum("...ij,...ji->...", hessian, _sandwich(rounds, hessian, rounds.spread))
     return np.asarray(np.sqrt(np.maximum(square / hessian.shape[-1], 1e-300)))

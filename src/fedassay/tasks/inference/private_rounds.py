@@ -35,27 +35,27 @@ from fedassay.tasks.inference.path import IteratePath
 from fedassay.tasks.inference.sums import newton_step, times
 
 ON_THE_WAY = 0.25
-"""The part of the rounds that is not part of the estimate."""
+"""Part of the rounds that is not part of the estimate."""
 
 GROWTH = 2
-"""Round t weighs about t² in the mean derivative."""
+"""Exponent of the weights: round t weighs about t² in the mean derivative."""
 
 FEWEST, MOST = 12, 100
-"""Rounds, where nothing else decides."""
+"""Smallest and largest number of rounds, where nothing else decides."""
 
 SURE = 1.0
-"""Where the smallest curvature is below what noise adds to it, times this, the result says that it is hidden."""
+"""Factor of what noise adds to the smallest curvature, below which the result says that it is hidden."""
 
 HIDDEN = 0.3
-"""Noise in the curvature above this part of what it typically is makes rounds useless: they are not begun."""
+"""Noise in the curvature, as a part of its typical value, above which rounds are useless: they are not begun."""
 
 SEVERAL = 4
-"""Rows of a visit from which on their mean gradient is about half as long as that of one."""
+"""Rows of a visit from which on their mean gradient is about half as long as that of a single row."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class PrivateCourse:
-    """How rounds are run under noise.
+    """Settings of rounds under noise.
 
     Parameters
     ----------
@@ -63,7 +63,7 @@ class PrivateCourse:
     clip : C; None for √p, or half of it in logistic regression where a visit has four rows or more. With fewer, that
         would clip one gradient in four, on one side more than on the other, and move estimates by several standard
         errors.
-    rows_each : how many rows a visit can have at most.
+    rows_each : largest number of rows of a visit.
     decay : a, of the steps t^{-a}.
     seed : of the order of rows at clients.
     scaling : whether intervals are those of random scaling.
@@ -80,23 +80,23 @@ class PrivateCourse:
 
     @property
     def visits(self) -> int:
-        """In how many rounds a client takes part, on average, rounded up."""
+        """Mean number of rounds in which a client takes part, rounded up."""
         return max(1, math.ceil(self.rounds * self.participation))
 
     @property
     def cohort(self) -> Cohort:
-        """Who is asked in a round."""
+        """Clients that are asked in a round."""
         return All() if self.participation == 1 else Sample(rate=self.participation)
 
     def clips(self, parameters: int) -> tuple[float, float]:
-        """Of gradients and of their derivatives, on the common scale: what a row of norm √p has."""
+        """Return the clips of gradients and of their derivatives, on the common scale: those of a row of norm √p."""
         bounded = self.model == LogLoss.name  # residuals are at most 1, curvatures at most 1/4
         half = bounded and self.rows_each >= SEVERAL
         clip = (0.5 if half else 1.0) * math.sqrt(parameters)
         return self.clip or clip, (0.25 if bounded else 1.0) * parameters
 
     def asked(self, standard: Standard, theta: Floats) -> ClippedRound:
-        """One round that starts there."""
+        """Return the summary of a round that starts at `theta`."""
         clip, slopes_clip = self.clips(len(theta))
         return ClippedRound.of(
             standard,
@@ -114,7 +114,7 @@ class PrivateCourse:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class PrivatePath:
-    """What rounds have shown: the path after the first quarter, and derivatives. Leading axes allowed.
+    """Results of the rounds: the path after the first quarter, and derivatives. Leading axes allowed.
 
     Parameters
     ----------
@@ -136,13 +136,13 @@ class PrivatePath:
 
     @classmethod
     def start(cls, theta: Floats, rounds: int) -> PrivatePath:
-        """Before the first of so many rounds."""
+        """Return the path before the first of `rounds` rounds."""
         square, begin = np.zeros((*theta.shape, theta.shape[-1])), max(1, int(ON_THE_WAY * rounds))
         path = IteratePath.start(theta)
         return cls(path=path, curvature=square, slopes=square, products=np.zeros(theta.shape), begin=begin)
 
     def after(self, gradient: Floats, slopes: Floats, *, unsure: float, decay: float) -> PrivatePath:
-        """One round further.
+        """Return the path one round further.
 
         Parameters
         ----------
@@ -167,7 +167,7 @@ class PrivatePath:
 
     @property
     def settled(self) -> IteratePath:
-        """The path that counts, with the mean derivative as its Hessian.
+        """Path that counts, with the mean derivative as its Hessian.
 
         The term of second order (C at the top of `path`) is taken from the derivatives of single rounds: noise in them
         meets only how far rounds began from each other, which is little.
@@ -181,14 +181,14 @@ class PrivatePath:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class PrivateSeen:
-    """The path, and its noise: the law, and the deviations in one round's mean gradient and in the mean derivative."""
+    """Path, and its noise: the law, and the deviations in one round's mean gradient and in the mean derivative."""
 
     seen: PrivatePath
     noise: Mapping[str, Any]
 
 
 def default_rounds(rows_per_client: int | None) -> int:
-    """A quarter of the rows that a client may have, so that each visit has about four; 12 to 100.
+    """Return a quarter of the rows that a client may have, so that each visit has about four; 12 to 100.
 
     Examples
     --------
@@ -199,7 +199,7 @@ def default_rounds(rows_per_client: int | None) -> int:
 
 
 def check_noise(course: PrivateCourse, standard: Standard, parameters: int, setting: Setting) -> None:
-    """Refuse, before anything is spent, where noise would be all there is to see.
+    """Refuse, before anything is spent, rounds in which noise would be all there is to see.
 
     Rows whose features have a variance of one have a curvature of about one in a linear model and a quarter in a
     logistic one.
@@ -222,10 +222,10 @@ def check_noise(course: PrivateCourse, standard: Standard, parameters: int, sett
 def run_private_rounds(
     course: PrivateCourse, standard: Standard, parameters: int, setting: Setting
 ) -> Generator[Step, Released[ClippedSums], PrivateSeen]:
-    """T rounds with equal shares of the budget. Tasks `yield from` it."""
+    """Run T rounds with equal shares of the budget. Tasks `yield from` it."""
     check_noise(course, standard, parameters, setting)
     seen = PrivatePath.start(np.zeros(parameters), course.rounds)
-    # How many took part is not published where they decide in secret; on average it is this.
+    # The number of participants is not published where they decide in secret; on average it is this.
     many, noise = max(1.0, course.participation * setting.clients), {}
     for _ in range(course.rounds):
         of = course.asked(standard, seen.path.theta)
@@ -244,7 +244,7 @@ def run_private_rounds(
 def infer_private(
     seen: PrivateSeen, course: PrivateCourse, names: Sequence[str]
 ) -> tuple[CoefficientEstimate, str]:
-    """Estimate and covariance on the common scale, and notes on what noise and few rows do to them.
+    """Compute estimate and covariance on the common scale, with notes on what noise and few rows do to them.
 
     The one-step estimate with plug-in intervals; on request the mean of the iterates, with random scaling. Where noise
     hides the smallest curvature, plug-in intervals get very wide and still cover (91 to 98 % in five such settings),

@@ -1,4 +1,4 @@
-"""What a regression found, as plain values for a result."""
+"""Results of a regression, as plain values."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 ENOUGH_CLUSTERS = 10
 
 UNSETTLED = 0.15
-"""In standard errors (`Path.unsettled`): above this the result says that the path may still have been on its way."""
+"""Standard errors (`Path.unsettled`) above which the result says that the path may still have been on its way."""
 
 _ERRORS = ("standard_error", "statistic", "p_value", "interval")
 ENOUGH_TO_SCALE = 1000
@@ -36,7 +36,7 @@ _NUMBER = r"(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?"
 
 
 def parsed(text: str, names: Sequence[str]) -> tuple[dict[str, float], float]:
-    """The weights of a contrast and what it is compared with.
+    """Return the weights of a contrast and the value that it is compared with.
 
     Examples
     --------
@@ -86,7 +86,7 @@ def _shown(text: str, marks: Mapping[str, str]) -> str:
 
 
 def normal(text: str, names: Sequence[str]) -> str:
-    """The contrast as it was given, if it can be understood."""
+    """Return the contrast as it was given; raise if it cannot be understood."""
     parsed(text, names)
     return text.strip()
 
@@ -94,7 +94,7 @@ def normal(text: str, names: Sequence[str]) -> str:
 def scale_of(
     scales: Sequence[str], features: Sequence[str], *, intercept: bool, linear: bool, offset: bool
 ) -> Standard:
-    """The common scale that these words give; 0 and 1 for what they leave out.
+    """Return the common scale that these words give; 0 and 1 for what they leave out.
 
     Examples
     --------
@@ -139,7 +139,7 @@ def scale_of(
 
 
 def _fit(task: Infer, reason: str, *, rounds: int, **known: Any) -> dict[str, Any]:
-    """What was fitted, and how; it converged unless there is a reason why not."""
+    """Describe what was fitted, and how; it converged unless there is a reason why not."""
     return {
         "method": task.method,
         "model": task.model,
@@ -162,7 +162,7 @@ def private(
     setting: Setting,
     note: str,
 ) -> dict[str, Any]:
-    """Of rounds under noise."""
+    """Return the results of rounds under noise."""
     fit = _fit(
         task,
         estimate.withheld,
@@ -179,7 +179,7 @@ def private(
 
 
 def newton(task: Infer, fit: RegressionFit, moments: Moments) -> dict[str, Any]:
-    """Of the pooled fit."""
+    """Return the results of the pooled fit."""
     found = _fit(
         task,
         fit.reason,
@@ -216,7 +216,7 @@ def streamed(
     state: Mapping[str, Any],
     doubt: str | None = None,
 ) -> dict[str, Any]:
-    """Of rounds of federated averaging; `doubt` is what else is to be said of the rows."""
+    """Return the results of rounds of federated averaging; `doubt` is what else is to be reported of the rows."""
     fit = _fit(
         task,
         estimate.withheld,
@@ -250,7 +250,7 @@ def _snapshot(at: int, value: Floats, covariance: Floats, standard: Standard) ->
 
 
 def _coefficients(task: Infer, estimate: CoefficientEstimate) -> dict[str, Any]:
-    """Coefficients and contrasts; only their values, and why nothing else, where rounds have not arrived."""
+    """Return coefficients and contrasts; only their values, and the reason, where rounds have not arrived."""
     reason = estimate.withheld
     withheld = {**dict.fromkeys(_ERRORS), "level": task.level, "reason": reason} if reason else {}
     together = [None] * len(task.names) if reason else estimate.simultaneous(task.level).tolist()
@@ -278,7 +278,7 @@ def _coefficients(task: Infer, estimate: CoefficientEstimate) -> dict[str, Any]:
 
 
 def _tested(contrast: Contrast, level: float) -> dict[str, Any]:
-    """A coefficient, or a weighted sum of some, with its error, its test and its interval."""
+    """Return a coefficient, or a weighted sum of some, with its error, its test and its interval."""
     statistic = contrast.statistic
     return {
         "value": contrast.estimate,
@@ -291,13 +291,13 @@ def _tested(contrast: Contrast, level: float) -> dict[str, Any]:
 
 
 def _withheld(estimate: CoefficientEstimate) -> list[str]:
-    """Why there are values only, as a note."""
+    """Return a note why there are values only."""
     said = estimate.withheld
     return [f"{said[0].upper()}{said[1:]}."] if said else []
 
 
 def without_values(task: Infer, reason: str, *, rounds: int) -> dict[str, Any]:
-    """Of a regression that has no fit: every coefficient with the reason why."""
+    """Return the results of a regression that has no fit: every coefficient with the reason why."""
     unknown = {**dict.fromkeys(("value", *_ERRORS)), "level": task.level, "reason": reason}
     return {
         "coefficients": [{"name": name, **unknown, "simultaneous_interval": None} for name in task.names],

@@ -1,4 +1,4 @@
-"""Declarations of what a regression says, and what it promises."""
+"""Declarations of the results of a regression, and its guarantees."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class EstimatePart(TypedDict):
     p_value: Proportion | None
     interval: Interval | None
     reason: NotRequired[str]
-    """Why standard error, interval and test are withheld, or why there is no value."""
+    """Reason why standard error, interval and test are withheld, or why there is no value."""
 
     level: Level
     odds_ratio: NotRequired[OddsRatio]
@@ -79,7 +79,7 @@ class ContrastPart(EstimatePart):
 
 @declared(is_open=True)
 class FitPart(TypedDict):
-    """What was fitted, and how."""
+    """Model and method of the fit."""
 
     method: str
     model: str
@@ -100,7 +100,7 @@ class FitPart(TypedDict):
 
 @declared(is_open=True)
 class RoundPart(TypedDict):
-    """What was known at a round."""
+    """Estimate at a round."""
 
     round: int
     values: list[float]
@@ -114,7 +114,7 @@ class RegressionResults(TypedDict):
     coefficients: Annotated[list[CoefficientPart], Len(1)]
     covariance: list[list[float]] | None
     law: str
-    """Of a coefficient's error in standard errors."""
+    """Law of a coefficient's error in standard errors."""
 
     contrasts: list[ContrastPart]
     fit: FitPart
@@ -131,7 +131,7 @@ class RegressionResults(TypedDict):
 
 
 def _rows(rng: np.random.Generator) -> Data:
-    """A slope of 1, and errors that grow with the feature: the textbook's own standard errors are too small."""
+    """Draw rows with a slope of 1, and errors that grow with the feature: textbook standard errors are too small."""
     x = rng.normal(size=ROWS)
     return {"client": clients(), "x": x, "y": 0.5 + x + (0.5 + np.abs(x)) * rng.normal(size=ROWS)}
 

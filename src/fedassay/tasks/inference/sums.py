@@ -12,15 +12,15 @@ from numpy.typing import NDArray
 from fedassay.protocol.arrays import Floats, Ints
 
 FLAT = 0.1
-"""Curvature below this part of the mean over directions is taken to be this."""
+"""Least curvature, as a part of the mean over directions; smaller curvature is taken to be this."""
 
 LONGEST = 2.0
-"""No Newton step is longer, on the common scale."""
+"""Largest length of a Newton step, on the common scale."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Sums:
-    """Over `rounds` rounds: where they began, what they said there, and what neighbours differ by.
+    """Sums over `rounds` rounds: of where they began, of their answers there, and of the differences of neighbours.
 
     `starts` is the sum of the points where they began, `gradients` of g there, `hessians` of H, `products` of H times
     the start; `changes` the sum of d dᵀ over `compared` pairs of neighbours (`Path`). Leading axes are allowed, and
@@ -37,7 +37,7 @@ class Sums:
 
     @classmethod
     def none(cls, theta: Floats) -> Sums:
-        """Before the first round."""
+        """Return the sums before the first round."""
         zero, square = np.zeros_like(theta), np.zeros((*theta.shape, theta.shape[-1]))
         count = np.zeros(theta.shape[:-1], dtype=np.int64)
         return cls(
@@ -51,7 +51,7 @@ class Sums:
         )
 
     def and_round(self, start: Floats, gradient: Floats, hessian: Floats, change: Floats | None) -> Sums:
-        """One round more; `change` is its difference to the one before, if they were compared."""
+        """Add a round; `change` is its difference to the round before, if they were compared."""
         return Sums(
             rounds=self.rounds + 1,
             compared=self.compared + (change is not None),
@@ -63,14 +63,14 @@ class Sums:
         )
 
     def since(self, before: Sums) -> Sums:
-        """Of the rounds that came after these."""
+        """Return the sums over the rounds that came after those of `before`."""
         both = {
             field.name: (getattr(self, field.name), getattr(before, field.name)) for field in fields(self)
         }
         return Sums(**{name: np.asarray(here - there) for name, (here, there) in both.items()})
 
     def or_where(self, other: Sums, chosen: NDArray[np.bool_]) -> Sums:
-        """The other ones where they were chosen."""
+        """Return the sums of `other` where they are chosen, and these elsewhere."""
         values = {}
         for field in fields(self):
             here, there = getattr(self, field.name), getattr(other, field.name)
@@ -78,22 +78,22 @@ class Sums:
         return Sums(**values)
 
     def mean(self, total: Floats) -> Floats:
-        """One of these sums, divided by the number of rounds."""
+        """Divide one of these sums by the number of rounds."""
         return np.asarray(total / _with_axes(np.maximum(1, self.rounds), total.ndim))
 
     @property
     def hessian(self) -> Floats:
-        """The mean over rounds."""
+        """Mean Hessian over the rounds."""
         return self.mean(self.hessians)
 
     @property
     def spread(self) -> Floats:
-        """The covariance of one round, from its neighbours."""
+        """Covariance of one round, from its neighbours."""
         return np.asarray(self.changes / (2 * _with_axes(np.maximum(1, self.compared), self.changes.ndim)))
 
     @property
     def sound(self) -> Floats:
-        """The same, as far as it can be inverted."""
+        """Mean Hessian, with so much curvature added that it can be inverted (`sound`)."""
         return sound(self.hessian, part=1e-9)
 
     def one_step(self, *, quadratic: bool) -> Floats:
@@ -102,43 +102,43 @@ class Sums:
 
     @property
     def so_far(self) -> Floats:
-        """The fit so far, to compare rounds at; where rounds have said nothing yet, where they began."""
+        """Fit so far, at which rounds are compared; their start as long as they carry no information."""
         return self._step(self.sound, part=1.0)
 
     @property
     def about(self) -> Floats:
-        """The estimate, or about that where rounds do not tell everything yet."""
+        """Estimate, or an approximation where rounds do not determine it yet."""
         return self._step(self.sound, part=0.5)
 
     def _step(self, curvature: Floats, *, part: float) -> Floats:
-        """From the mean start by the mean gradient, less a part of C."""
+        """Step from the mean start by the mean gradient, less a part of C."""
         begun = self.mean(self.starts)
         together = self.mean(self.products) - times(self.hessian, begun)
         return np.asarray(begun - solved(curvature, self.mean(self.gradients) - part * together))
 
     def to_json(self) -> dict[str, Any]:
-        """As plain values."""
+        """Return the sums as plain values."""
         return plain(self)
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> Sums:
-        """What `to_json` was made from, to the last bit."""
+        """Restore sums from the output of `to_json`, to the last bit."""
         return cls(**arrays(cls, values, rounds=np.int64, compared=np.int64))
 
 
 def plain(these: Any) -> dict[str, Any]:
-    """The fields of a dataclass of arrays as plain values."""
+    """Return the fields of a dataclass of arrays as plain values."""
     return {field.name: getattr(these, field.name).tolist() for field in fields(these)}
 
 
 def arrays(kind: type[Any], values: Mapping[str, Any], **types: type[Any]) -> dict[str, Any]:
-    """What `plain` was made from, to the last bit: floating-point numbers, or of these types."""
+    """Restore what `plain` was given, to the last bit: floating-point numbers, or arrays of these types."""
     names = [field.name for field in fields(kind)]
     return {name: np.array(values[name], dtype=types.get(name, np.float64)) for name in names}
 
 
 def newton_step(curvature: Floats, gradient: Floats, unsure: float = 0.0) -> Floats:
-    """A Newton step, with directions of little curvature taken for less flat than they look, and not too long.
+    """Return a Newton step, with directions of little curvature taken for less flat than they look, and not too long.
 
     Parameters
     ----------
@@ -154,27 +154,27 @@ def newton_step(curvature: Floats, gradient: Floats, unsure: float = 0.0) -> Flo
 
 
 def sound(hessian: Floats, *, part: float) -> Floats:
-    """With so much more curvature of each coefficient by itself, in its own units, that it can be inverted."""
+    """Add curvature of each coefficient by itself, in its own units, so that the Hessian can be inverted."""
     curved = np.einsum("...ii->...i", hessian)
     more = np.where(curved > 0, part * curved, 1.0)
     return np.asarray(hessian + more[..., None] * np.eye(hessian.shape[-1]))
 
 
 def _with_axes(counts: NDArray[Any], axes: int) -> NDArray[Any]:
-    """Counts of as many axes as what is divided by them."""
+    """Return counts with as many axes as the array that they divide."""
     return np.reshape(counts, (*counts.shape, *(1,) * (axes - counts.ndim)))
 
 
 def outer(vector: Floats) -> Floats:
-    """The vector times itself, transposed."""
+    """Return the vector times itself, transposed."""
     return np.asarray(vector[..., :, None] * vector[..., None, :])
 
 
 def times(matrix: Floats, vector: Floats) -> Floats:
-    """Matrix times vector."""
+    """Return matrix times vector."""
     return np.asarray((matrix @ vector[..., None])[..., 0])
 
 
 def solved(matrix: Floats, vector: Floats) -> Floats:
-    """What the matrix makes the vector of."""
+    """Return the solution x of matrix times x = vector."""
     return np.asarray(np.linalg.solve(matrix, vector[..., None])[..., 0])

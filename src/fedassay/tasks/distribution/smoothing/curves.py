@@ -32,7 +32,7 @@ from fedassay.tasks.distribution.smoothing.least_squares import least_squares
 
 
 def corrected(curve: Floats, correction: tuple[Floats, ...], points: Ints | None = None) -> Floats:
-    """F̂_i + Σ_l ν_{⌈i/2^l⌉,l}, at the points."""
+    """Return F̂_i + Σ_l ν_{⌈i/2^l⌉,l}, at the points."""
     total = correction[-1]
     for level in reversed(correction[:-1]):
         total = np.repeat(total, 2) + level
@@ -41,7 +41,7 @@ def corrected(curve: Floats, correction: tuple[Floats, ...], points: Ints | None
 
 
 def across(multipliers: NDArray[np.generic], points: Ints | None, count: int) -> tuple[Floats, ...]:
-    """λ_a - λ_b over each node of each level: a and b are the steps that the node moves mass to and from."""
+    """Return λ_a - λ_b over each node of each level: a and b are the steps that the node moves mass to and from."""
     if points is not None:
         multipliers = multipliers[np.searchsorted(points, np.arange(count + 1))]
     ends = [np.asarray(multipliers[:: 1 << level], dtype=np.float64) for level in range(count.bit_length())]
@@ -49,11 +49,11 @@ def across(multipliers: NDArray[np.generic], points: Ints | None, count: int) ->
 
 
 LARGEST = 1e100
-"""Curves with larger values are refused: their squares would not be numbers any more."""
+"""Largest value of a curve; squares of larger values would not be numbers any more, and they are refused."""
 
 
 def isotonic(curve: ArrayLike, *, top: float) -> Floats:
-    """The closest non-decreasing curve in [0, top], in squares of the distances of its values.
+    """Return the closest non-decreasing curve in [0, top], in squares of the distances of its values.
 
     Parameters
     ----------
@@ -74,7 +74,7 @@ def isotonic(curve: ArrayLike, *, top: float) -> Floats:
 
 
 def l2(curve: ArrayLike, *, top: float, points: ArrayLike | None = None) -> Floats:
-    """The non-decreasing curve in [0, top] with the least Σ ν² of tree corrections (Eq. 3, p = 2).
+    """Return the non-decreasing curve in [0, top] with the least Σ ν² of tree corrections (Eq. 3, p = 2).
 
     Parameters
     ----------
@@ -98,7 +98,7 @@ def l2(curve: ArrayLike, *, top: float, points: ArrayLike | None = None) -> Floa
 
 
 def l1(curve: ArrayLike, *, top: float, points: ArrayLike | None = None) -> Floats:
-    """A non-decreasing curve in [0, top] with the least Σ |ν| of tree corrections (Eq. 3, p = 1).
+    """Return a non-decreasing curve in [0, top] with the least Σ |ν| of tree corrections (Eq. 3, p = 1).
 
     The parameters are those of `l2`.
 
@@ -116,7 +116,7 @@ def l1(curve: ArrayLike, *, top: float, points: ArrayLike | None = None) -> Floa
 
 @dataclass(frozen=True, kw_only=True)
 class Problem:
-    """A checked curve, divided by a power of two so that its values are of order one: nothing can overflow."""
+    """Checked curve, divided by a power of two so that its values are of order one: nothing can overflow."""
 
     curve: Floats
     top: float
@@ -137,29 +137,29 @@ class Problem:
         return cls(curve=values / scale, top=top / scale, points=chosen, scale=scale)
 
     def l2_solution(self) -> tuple[tuple[Floats, ...], Floats]:
-        """ν per level of the tree, from the narrowest nodes to the one that covers all, and λ per step."""
+        """Return ν per level of the tree, from the narrowest nodes to the node that covers all, and λ per step."""
         lefts, last, _ = least_squares(self._increments)
         multipliers = self._increments.per_step(lefts, last)
         return across(multipliers, self.points, len(self.curve)), multipliers
 
     def l1_solution(self) -> tuple[tuple[Floats, ...], Ints]:
-        """As `l2_solution`."""
+        """Return ν and λ, as `l2_solution` does."""
         nodes, lefts, last = least_absolute(self._increments)
         return levels_of(nodes), self._increments.per_step(lefts, last)
 
     def smoothed(self, correction: tuple[Floats, ...]) -> Floats:
-        """The corrected curve without the steps that rounding left a little below zero."""
+        """Return the corrected curve without the steps that rounding left a little below zero."""
         raw = corrected(self.curve, correction, self.points)
         return _within(np.maximum.accumulate(raw), self.top) * self.scale
 
     @cached_property
     def _increments(self) -> Increments:
-        # That not all steps are zero must survive rounding, however small the top is beside the noise.
+        # That not all steps are zero must survive rounding, however small the top is compared with the noise.
         return Increments.of(self.curve, max(self.top, 2.0**-44), self.points)
 
 
 def _rising(values: Floats) -> Floats:
-    """The closest non-decreasing values. If they are so already, they are not even rounded."""
+    """Return the closest non-decreasing values. If they are so already, they are not even rounded."""
     if (values[:-1] <= values[1:]).all():
         return values
     blocks = isotonic_regression(values).blocks
@@ -169,7 +169,7 @@ def _rising(values: Floats) -> Floats:
 
 
 def _within(curve: Floats, top: float) -> Floats:
-    """Cut off at zero and the top. Adding zero turns -0 into 0."""
+    """Cut the curve off at zero and the top. Adding zero turns -0 into 0."""
     return np.clip(curve, 0.0, top) + 0.0
 
 

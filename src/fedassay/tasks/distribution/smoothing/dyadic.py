@@ -28,7 +28,7 @@ T = TypeVar("T", bound=np.generic)
 
 
 def bit_reversed(count: int) -> Ints:
-    """The numbers below a power of two, in the order of their mirrored binary digits.
+    """Return the numbers below a power of two, in the order of their mirrored binary digits.
 
     Examples
     --------
@@ -42,14 +42,14 @@ def bit_reversed(count: int) -> Ints:
 
 
 def halves(count: int) -> Iterator[int]:
-    """count/2, count/4, .., 1: the numbers of blocks, from the narrowest that have a middle up."""
+    """Yield count/2, count/4, .., 1: the numbers of blocks, from the narrowest that have a middle up."""
     while count > 1:
         count //= 2
         yield count
 
 
 def right_ends(vertices: NDArray[T], last: float) -> NDArray[T]:
-    """Where the blocks of every level end: the last n entries are those of n blocks.
+    """Return where the blocks of every level end: the last n entries are those of n blocks.
 
     Examples
     --------
@@ -64,7 +64,7 @@ def right_ends(vertices: NDArray[T], last: float) -> NDArray[T]:
 
 
 def levels_of(nodes: Floats) -> tuple[Floats, ...]:
-    """The nodes per level, from the N narrowest to the one that covers all, in the natural order."""
+    """Return the nodes per level, from the N narrowest to the node that covers all, in the natural order."""
     count = len(nodes) // 2
     order = bit_reversed(count)
     levels = []
@@ -77,7 +77,7 @@ def levels_of(nodes: Floats) -> tuple[Floats, ...]:
 
 @dataclass(frozen=True, kw_only=True)
 class Increments:
-    """The steps of a noisy curve that may not be negative, on the vertices of the tree.
+    """Steps of a noisy curve that may not be negative, on the vertices of the tree.
 
     Where only some values of the curve count, all vertices between two of them are one: the step from one to the
     next. One of them stands for it, the one in the middle of the widest block; the others are joined to it and have
@@ -101,7 +101,7 @@ class Increments:
 
     @classmethod
     def of(cls, curve: Floats, top: float, points: Ints | None) -> Increments:
-        """The steps of the curve, from zero to the top, on all values or some."""
+        """Return the steps of the curve, from zero to the top, on all values or some."""
         order = bit_reversed(len(curve))
         if points is None:
             steps = np.diff(curve, prepend=0.0, append=top)
@@ -124,15 +124,15 @@ class Increments:
         )
 
     def joined_middles(self, n: int) -> tuple[Bools, Bools] | None:
-        """Which middles of n blocks are joined to the left, and to the right end of their block."""
+        """Return which middles of n blocks are joined to the left, and to the right end of their block."""
         return None if self.joined is None else (self.joined[0][n : 2 * n], self.joined[1][n : 2 * n])
 
     def per_step(self, vertices: NDArray[T], last: float) -> NDArray[T]:
-        """Values on the vertices, one per step in the natural order."""
+        """Return values on the vertices, one per step in the natural order."""
         values = np.empty(self.count + 1, dtype=vertices.dtype)
         values[self.ranks], values[-1] = vertices, last
         return values
 
     def __len__(self) -> int:
-        """N, the number of values of the curve."""
+        """Return N, the number of values of the curve."""
         return len(self.steps)

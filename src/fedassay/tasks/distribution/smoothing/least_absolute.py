@@ -43,11 +43,11 @@ from fedassay.protocol.arrays import Floats, Ints
 from fedassay.tasks.distribution.smoothing.dyadic import Increments, halves, right_ends
 
 _Pair = tuple[Floats, Floats]
-"""The least and the most of something; or what is taken from the left end and from the right end."""
+"""Least and most of an amount; or the amounts that are taken from the left end and from the right end."""
 
 
 def optimal_flow(increments: Increments, lefts: Ints, last: int) -> Floats:
-    """ν on the nodes, given an optimal λ on the vertices 0..N-1 (bit-reversed) and on N."""
+    """Return ν on the nodes, given an optimal λ on the vertices 0..N-1 (bit-reversed) and on N."""
     count = len(increments)
     rights = right_ends(lefts, last)
     edges = {n: _allowed(lefts[:n], rights[count - n :]) for n in (count, *halves(count))}
@@ -68,7 +68,7 @@ def optimal_flow(increments: Increments, lefts: Ints, last: int) -> Floats:
 
 @dataclass(frozen=True, kw_only=True)
 class _Amounts:
-    """What blocks can take from their left end, from their right end, and from both together: intervals.
+    """Intervals of what blocks can take from their left end, from their right end, and from both together.
 
     `least` and `most` have one row each for these three. The bounds are tight: each is attained.
     """
@@ -80,7 +80,7 @@ class _Amounts:
         return _Amounts(least=self.least[:, which], most=self.most[:, which])
 
     def with_edge(self, flow: _Pair) -> _Amounts:
-        """With the block's own edge beside it, whose ν lies between the two rows of `flow`."""
+        """Add the block's own edge in parallel, whose ν lies between the two rows of `flow`."""
         least, most = np.empty_like(self.least), np.empty_like(self.most)
         np.subtract(self.least[0], flow[1], out=least[0])
         np.subtract(self.most[0], flow[0], out=most[0])
@@ -90,25 +90,25 @@ class _Amounts:
         return _Amounts(least=least, most=most)
 
     def left_to_edge(self, flow: _Pair, taken: _Pair) -> Floats:
-        """The ν of the block's own edge, given what block and edge take together."""
+        """Return the ν of the block's own edge, given what block and edge take together."""
         least = np.maximum(flow[0], np.maximum(self.least[0] - taken[0], taken[1] - self.most[1]))
         most = np.minimum(flow[1], np.minimum(self.most[0] - taken[0], taken[1] - self.least[1]))
         return _nearest_to_zero(least, most)
 
 
 def _allowed(lefts: Ints, rights: Ints) -> _Pair:
-    """The least and the most ν of edges, by complementary slackness."""
+    """Return the least and the most ν of edges, by complementary slackness."""
     difference = lefts - rights
     return np.where(difference == -1, -np.inf, 0.0), np.where(difference == 1, np.inf, 0.0)
 
 
 def _given_away(step: Floats, multiplier: Ints) -> _Pair:
-    """The least and the most that vertices give to the blocks beside them: all they have where λ > 0."""
+    """Return the least and the most that vertices give to the adjacent blocks: all they have where λ > 0."""
     return np.where(multiplier > 0, step, -np.inf), step
 
 
 def _series(n: int, increments: Increments, parts: _Amounts, given: _Pair) -> _Amounts:
-    """Blocks made of two halves each, with a middle that gives them what `given` allows together."""
+    """Combine two halves each into blocks, with a middle that gives them what `given` allows together."""
     left, right = parts.half(slice(n)), parts.half(slice(n, None))
     least_sum = left.least[2] + right.least[2] - given[1]
     most_sum = left.most[2] + right.most[2] - given[0]
@@ -134,17 +134,17 @@ def _series(n: int, increments: Increments, parts: _Amounts, given: _Pair) -> _A
 
 
 def _nearest_to_zero(least: Floats, most: Floats) -> Floats:
-    """The number in each interval that is nearest to zero."""
+    """Return the number in each interval that is nearest to zero."""
     return _nearest(np.zeros(()), least, most)
 
 
 def _nearest(target: Floats, least: Floats, most: Floats) -> Floats:
-    """The number in each interval that is nearest to the target."""
+    """Return the number in each interval that is nearest to the target."""
     return np.maximum(least, np.minimum(most, target))
 
 
 def _from_ends(increments: Increments, first: Ints, last: Ints, whole: _Amounts) -> _Pair:
-    """What the whole tree takes from the vertices 0 and N, whose λ are given."""
+    """Return what the whole tree takes from the vertices 0 and N, whose λ are given."""
     least_first, most_first = _given_away(increments.steps[:1], first)
     least_last, most_last = _given_away(np.array([increments.last]), last)
     least_last, most_last = np.maximum(least_last, whole.least[1]), np.minimum(most_last, whole.most[1])
@@ -158,7 +158,7 @@ def _from_ends(increments: Increments, first: Ints, last: Ints, whole: _Amounts)
 
 
 def _divided(n: int, increments: Increments, taken: _Pair, parts: _Amounts, given: _Pair) -> _Pair:
-    """What the halves of n blocks take from their ends, given what the blocks take without their own edges."""
+    """Return what the halves of n blocks take from their ends, given what the blocks take without their own edges."""
     left, right = parts.half(slice(n)), parts.half(slice(n, None))
     # What the left half may take from the middle, and the right half.
     least_left = np.maximum(left.least[1], left.least[2] - taken[0])
@@ -191,7 +191,7 @@ Offsets = NDArray[np.int8]
 
 
 def least_absolute(increments: Increments) -> tuple[Floats, Ints, int]:
-    """ν on the nodes, and λ on the vertices 0..N-1 (bit-reversed) and on N.
+    """Return ν on the nodes, and λ on the vertices 0..N-1 (bit-reversed) and on N.
 
     Guarantee: exact up to rounding; see the module. Assumption: the steps add up to more than zero.
     """
@@ -200,7 +200,7 @@ def least_absolute(increments: Increments) -> tuple[Floats, Ints, int]:
 
 
 def _dual(increments: Increments) -> tuple[Ints, int]:
-    """An optimal λ, by dynamic programming."""
+    """Return an optimal λ, by dynamic programming."""
     count = len(increments)
     tables, choices = _over_edges(increments.steps[count // 2 :]), []
     for level, n in enumerate(halves(count), start=1):
@@ -223,21 +223,21 @@ def _dual(increments: Increments) -> tuple[Ints, int]:
 
 @dataclass(frozen=True, kw_only=True)
 class _Tables:
-    """For blocks: the cost T[x, y - x + 1], the best z - x for each, and Σ q over the inside."""
+    """Tables of blocks: the cost T[x, y - x + 1], the best z - x for each, and Σ q over the inside."""
 
     cost: Floats
     choice: Offsets
     inside: Floats
 
     def rows(self, half: slice, rows: int) -> Floats:
-        """The costs of some blocks with this many rows: each further one costs Σ q inside more."""
+        """Return the costs of some blocks with this many rows: each further row costs Σ q inside more."""
         more = np.arange(1, rows - len(self.cost) + 1)[:, None, None]
         cost = self.cost[..., half]
         return np.concatenate([cost, cost[-1] + more * self.inside[half]])
 
 
 def _over_edges(step: Floats) -> _Tables:
-    """Two edges with a middle of cost q z, where z is free but for |z - x| ≤ 1, |z - y| ≤ 1 and z ≥ 0."""
+    """Tabulate two edges with a middle of cost q z, where z is free but for |z - x| ≤ 1, |z - y| ≤ 1 and z ≥ 0."""
     once, negative = np.minimum(step, 0.0), step < 0
     impossible = np.full_like(step, np.inf)
     cost = np.stack([[impossible, once, once], [once, 2 * once, step + once]])
@@ -248,7 +248,7 @@ def _over_edges(step: Floats) -> _Tables:
 
 
 def _widen(level: int, n: int, parts: _Tables, increments: Increments) -> _Tables:
-    """The tables of n blocks from those of their halves."""
+    """Return the tables of n blocks from those of their halves."""
     rows = (level + 2) // 2 + 1
     step = increments.steps[n : 2 * n]
     left, right = parts.rows(slice(n), rows + 1), parts.rows(slice(n, None), rows + 1)
@@ -276,7 +276,7 @@ def _improve(best: Floats, offset: Offsets, cost: Floats, candidate: int) -> Non
 
 
 def _joined_choice(n: int, increments: Increments, choice: Offsets) -> Offsets:
-    """Middles that are the same step as an end have its λ: z = x, or z = y."""
+    """Give middles that are the same step as an end its λ: z = x, or z = y."""
     joined = increments.joined_middles(n)
     if joined is None:
         return choice

@@ -33,7 +33,7 @@ from fedassay.tasks.distribution.smoothing.dyadic import Increments, halves
 
 
 def least_squares(increments: Increments) -> tuple[Floats, float, int]:
-    """λ on the vertices 0..N-1 (bit-reversed) and on N, and the number of rounds that it took.
+    """Return λ on the vertices 0..N-1 (bit-reversed) and on N, and the number of rounds that it took.
 
     Guarantee: exact up to rounding; see the module. Assumption: the steps add up to more than zero.
     """
@@ -59,7 +59,7 @@ def least_squares(increments: Increments) -> tuple[Floats, float, int]:
 
 
 class _Blocks(NamedTuple):
-    """What blocks, their own edges included, amount to for their ends.
+    """Equivalent circuits of blocks between their ends, the blocks' own edges included.
 
     A conductance between the ends, and at each end a conductance to the ground, where λ = 0, and a current.
     """
@@ -73,7 +73,7 @@ class _Blocks(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class _Level:
-    """The blocks of one level, their halves, and how their middles follow: λ_m = α λ_a + β λ_b + γ.
+    """Blocks of one level, their halves, and how their middles follow: λ_m = α λ_a + β λ_b + γ.
 
     All arrays are scratch paper, written in place round by round: with fresh ones, the operating system would take
     longer to hand out memory than the arithmetic takes. They never leave the module.
@@ -93,10 +93,10 @@ class _Level:
     current: Floats
 
     def eliminate(self, free: Bools) -> None:
-        """Everything about the blocks from their halves; `free` gets the middles that are freed on the way.
+        """Compute everything about the blocks from their halves; `free` gets the middles that are freed on the way.
 
         With conductances c_a, c_b to the ends, g to the ground and current r, a free middle has
-        λ_m = (c_a λ_a + c_b λ_b + r)/(c_a + c_b + g); one that is held is itself ground.
+        λ_m = (c_a λ_a + c_b λ_b + r)/(c_a + c_b + g); a middle that is held is itself ground.
         """
         left, right, whole = self.left, self.right, self.whole
         alpha, beta, gamma, ground = self.alpha, self.beta, self.gamma, self.ground
@@ -127,7 +127,7 @@ class _Level:
             self._join(*self.joined)
 
     def eliminate_between_edges(self, free: Bools) -> None:
-        """`eliminate` where the halves are edges: half of all vertices, and half of the formulas."""
+        """Eliminate where the halves are edges: half of all vertices, and half of the formulas."""
         whole = self.whole  # α = β = 1/2 and γ = -q/2 from the start
         self.one_if_free[:] = free
         np.multiply(self.one_if_free, 0.5, out=whole.between)
@@ -139,7 +139,7 @@ class _Level:
             self._join(*self.joined)
 
     def _join(self, to_left: Bools, to_right: Bools) -> None:
-        """Middles that are the same step as an end of their block: the half between the two has no say."""
+        """Join middles that are the same step as an end of their block: the half between the two does not count."""
         left, right, whole, either = self.left, self.right, self.whole, to_left | to_right
         other = np.where(to_left, right.between, left.between)
         ground, current = left.ground_right + right.ground_left, left.current_right + right.current_left
@@ -156,7 +156,7 @@ class _Level:
             np.copyto(array, value, where=either)
 
     def substitute(self, lefts: Floats, rights: Floats) -> None:
-        """λ of the middles from the ends; those below zero are held at zero."""
+        """Compute λ of the middles from the ends; those below zero are held at zero."""
         n, count = self.n, len(lefts)
         middles = np.multiply(self.alpha, lefts[:n], out=lefts[n : 2 * n])
         np.add(middles, np.multiply(self.beta, rights[count - n :], out=self.current), out=middles)
@@ -166,13 +166,13 @@ class _Level:
 
 
 def _pass_on(conductance: Floats, amount: Floats, own: Floats, total: Floats) -> None:
-    """What an end has from the half that it is an end of, and what it gets through the middle."""
+    """Add what an end has from its own half and what it gets through the middle."""
     np.multiply(conductance, amount, out=total)
     np.add(total, own, out=total)
 
 
 def _solve_ends(whole: _Blocks, first_step: float, last_step: float) -> tuple[float, float]:
-    """λ_0 and λ_N ≥ 0, exactly, given what the whole tree amounts to."""
+    """Return λ_0 and λ_N ≥ 0, exactly, given what the whole tree amounts to."""
     between, ground_0, ground_n = (
         float(x[0]) for x in (whole.between, whole.ground_left, whole.ground_right)
     )
@@ -191,7 +191,7 @@ def _solve_ends(whole: _Blocks, first_step: float, last_step: float) -> tuple[fl
 
 
 def _levels(increments: Increments) -> list[_Level]:
-    """All levels, from the narrowest blocks up, before any elimination."""
+    """Return all levels, from the narrowest blocks up, before any elimination."""
     count = len(increments)
     blocks, middles, scratch = np.empty((5, count)), np.empty((3, count)), np.empty((3, count // 2))
     edges = _Blocks(np.ones(count // 2), *np.zeros((4, count // 2)))
