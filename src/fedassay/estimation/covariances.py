@@ -17,7 +17,7 @@ from scipy.fft import irfft, rfft
 from fedassay.protocol.arrays import Floats
 
 _LARGEST_SQUARE = 1 << 11
-"""Beyond this size the trace of `RootCovariance` is taken to grow in proportion."""
+"""Size beyond which the trace of `RootCovariance` is taken to grow in proportion."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -28,15 +28,15 @@ class DrawnCovariance(ABC):
 
     @property
     def exact(self) -> bool:
-        """Whether there is no noise."""
+        """True if there is no noise."""
         return self.draw_variance == 0
 
     @abstractmethod
     def covariance(self, weights: Floats) -> Floats:
-        """The joint covariance of several sums of leaf estimates, from one row of weights for each."""
+        """Return the joint covariance of several sums of leaf estimates, from one row of weights for each."""
 
     def variance(self, weights: Floats) -> float:
-        """The variance of a weighted sum of leaf estimates."""
+        """Return the variance of a weighted sum of leaf estimates."""
         return float(self.covariance(weights[None])[0, 0])
 
 
@@ -67,7 +67,7 @@ class PathCovariance(DrawnCovariance):
 
     @property
     def reach(self) -> float:
-        """Every node counts once."""
+        """Upper bound of the weight of a draw: every node counts once."""
         return 1 / self.multiplier
 
     @property
@@ -76,12 +76,12 @@ class PathCovariance(DrawnCovariance):
 
     @property
     def _unit(self) -> float:
-        """σ²."""
+        """Variance of a draw in units of squared rows, σ²."""
         return self.draw_variance / self.multiplier**2
 
     @property
     def total_variance(self) -> float:
-        """The nodes over the last leaf."""
+        """Variance of the sum of all leaves: the nodes over the last leaf."""
         return self._unit * self._levels
 
     @property
@@ -94,18 +94,18 @@ class PathCovariance(DrawnCovariance):
 
     @cached_property
     def prefix_variances(self) -> Floats:
-        """The same at all points."""
+        """Variances of the prefix sums, equal at all points."""
         return np.concatenate([[0.0], np.full(self.points, self.total_variance)])
 
     @cached_property
     def prefix_total_covariances(self) -> Floats:
-        """The nodes over both leaves."""
+        """Covariances with the sum of all leaves: the nodes over both leaves."""
         places = np.arange(self.points)
         shared = sum((places >> k) == ((self.points - 1) >> k) for k in range(self._levels))
         return np.concatenate([[0.0], self._unit * np.asarray(shared, dtype=np.float64)])
 
     def covariance(self, weights: Floats) -> Floats:
-        """The joint covariance of several such sums: Σ_l, over blocks, of products of their sums of weights of F."""
+        """Return the joint covariance of several sums: Σ_l, over blocks, of products of their sums of weights of F."""
         sums = _by_parts(weights)
         result = np.zeros((len(weights), len(weights)))
         for level in range(self._levels):
@@ -160,7 +160,7 @@ class RootCovariance(DrawnCovariance):
 
     @property
     def total_variance(self) -> float:
-        """That of the last sum."""
+        """Variance of the last sum."""
         return float(self.prefix_variances[-1])
 
     @cached_property
@@ -171,19 +171,19 @@ class RootCovariance(DrawnCovariance):
 
     @cached_property
     def prefix_variances(self) -> Floats:
-        """σ² Σ_{k<r} g_k²."""
+        """Variances of the prefix sums: σ² Σ_{k<r} g_k²."""
         return self.draw_variance * np.concatenate([[0.0], np.cumsum(self.response**2)])
 
     @cached_property
     def prefix_total_covariances(self) -> Floats:
-        """σ² Σ_k g_k g_{k+N-r}: the correlation of g with itself."""
+        """Covariances with the last sum: σ² Σ_k g_k g_{k+N-r}, the correlation of g with itself."""
         g, N = self.response, len(self.response)
         spectrum = rfft(g, 2 * N)
         correlation = irfft(spectrum * spectrum.conj(), 2 * N)[:N]
         return np.asarray(self.draw_variance * np.concatenate([[0.0], correlation[::-1]]))
 
     def covariance(self, weights: Floats) -> Floats:
-        """The joint covariance of several such sums, from their weights of the draws, Σ_r g_{r-k} c_r."""
+        """Return the joint covariance of several sums, from their weights of the draws, Σ_r g_{r-k} c_r."""
         N = len(self.response)
         spectrum = rfft(_by_parts(weights), 2 * N, axis=-1) * rfft(self.response, 2 * N).conj()
         of_draws = irfft(spectrum, 2 * N, axis=-1)[:, :N]
@@ -210,7 +210,7 @@ class RootCovariance(DrawnCovariance):
 
 
 def _by_parts(weights: Floats) -> Floats:
-    """The weights of F_1..F_N that belong to weights of leaves, along the last axis."""
+    """Return the weights of F_1..F_N that belong to weights of leaves, along the last axis."""
     return np.asarray(
         weights - np.concatenate([weights[..., 1:], np.zeros((*weights.shape[:-1], 1))], axis=-1)
     )

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from fedassay.estimation.confusion import Confusion
 
 Weights = tuple[float, float, float, float]
-"""Of the counts TP, FN, FP and TN in a sum."""
+"""Weights of the counts TP, FN, FP and TN in a sum."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,7 +28,7 @@ class Ratio:
 
     @estimator
     def __call__(self, confusion: Confusion, *, level: float = LEVEL) -> Metric:
-        """The share with Wilson's interval, widened for the noise."""
+        """Estimate the share with Wilson's interval, widened for the noise."""
         return confusion.metric(self, level=level)
 
 
