@@ -29,7 +29,7 @@ SMALLEST_CLASS = 10
 """A site with fewer rows of either class is left out: its variance would say nothing."""
 
 LEAST_VARIANCE, LARGEST_VARIANCE, LARGEST_VALUE = 2.0**-38, 2.0**10, 2.0**6
-"""What an estimate may be; beyond these bounds its site is left out. A smaller variance than the least is not one
+"""Bounds of an estimate; beyond these its site is left out. A smaller variance than the least is not that
 of many rows (it would take more than 10^9 of them) but of rows that are all alike."""
 
 

@@ -1,10 +1,10 @@
 """Maps that scale logits and take the softmax: one factor, one for each class, a matrix, one for each rank.
 
-What a multiclass calibrator does to logits: a map from logits to probabilities.
+A multiclass calibrator is a map from logits to probabilities.
 
-A map is plain numbers: it is written to JSON and read back bit for bit, and applying it executes no code from the
-file. Finite logits of any size become probabilities that add up to one; a logit beyond ±2^20 counts as ±2^20, in
-predictions as in fits. Every map is determined by its kind, the number of classes and `theta`.
+A map is made of plain numbers: it is written to JSON and read back bit for bit, and applying it executes no code from
+the file. Finite logits of any size become probabilities that add up to one; a logit beyond ±2^20 counts as ±2^20,
+in predictions as in fits. Every map is determined by its kind, the number of classes and `theta`.
 """
 
 from __future__ import annotations
@@ -27,35 +27,35 @@ from fedassay.summaries.scored import MOST_CLASSES, whole
 
 
 class LogitMap(PlainMap, ABC):
-    """A function from logits to probabilities. A field `classes` is their number, the others are its parameters."""
+    """Function from logits to probabilities. A field `classes` is their number, the others are its parameters."""
 
     @property
     @abstractmethod
     def width(self) -> int:
-        """c, the number of classes."""
+        """Number of classes, c."""
 
     @property
     def theta(self) -> Floats:
-        """The parameters in the order of the fields, as in `summaries.multiclass.losses`."""
+        """Parameters in the order of the fields, as in `summaries.multiclass.losses`."""
         parameters = [np.ravel(value) for name, value in self._fields().items() if name != "classes"]
         return np.concatenate(parameters, dtype=np.float64)
 
     @classmethod
     @abstractmethod
     def of(cls, theta: Floats, classes: int) -> Self:
-        """The map with these parameters."""
+        """Build the map with these parameters."""
 
     @property
     def keeps_order(self) -> bool:
-        """Whether it surely leaves the classes of each row in their order, so that no accuracy is lost or won."""
+        """True if it surely leaves the classes of each row in their order, so that no accuracy is lost or won."""
         return False
 
     @abstractmethod
     def _weights(self, z: Floats) -> Floats:
-        """What the probabilities of a block are proportional to (classes first); the largest of each row is one."""
+        """Return multiples of the probabilities of a block (classes first); the largest of each row is one."""
 
     def predict_proba(self, logits: ArrayLike) -> Floats:
-        """Calibrated probabilities, n x c, one row for each row of logits.
+        """Compute calibrated probabilities, n x c, one row for each row of logits.
 
         Raises `DataError` for another number of classes, and for logits that are NaN or infinite.
         """
@@ -70,7 +70,7 @@ class LogitMap(PlainMap, ABC):
 
 
 def as_many(what: str, given: Any, classes: int) -> None:
-    """Refuse unless there is one for each class."""
+    """Raise unless there is one for each class."""
     if len(given) != classes:
         raise UsageError(f"map: got {len(given)} {what} for {classes} classes, expected one for each.")
 
@@ -130,7 +130,7 @@ class Temperature(LogitMap):
 
     @classmethod
     def of(cls, theta: Floats, classes: int) -> Self:
-        """See `LogitMap`."""
+        """Build the map; see `LogitMap`."""
         return cls(inverse_temperature=float(theta[0]), classes=classes)
 
     def _weights(self, z: Floats) -> Floats:
@@ -138,7 +138,7 @@ class Temperature(LogitMap):
 
     @property
     def keeps_order(self) -> bool:
-        """See `LogitMap`."""
+        """True for a positive inverse temperature; see `LogitMap`."""
         return self.inverse_temperature > 0
 
 
@@ -173,7 +173,7 @@ class VectorScaling(LogitMap):
 
     @classmethod
     def of(cls, theta: Floats, classes: int) -> Self:
-        """See `LogitMap`."""
+        """Build the map; see `LogitMap`."""
         slopes, intercepts = np.split(theta, 2)
         return cls(slopes=tuple(slopes.tolist()), intercepts=tuple(intercepts.tolist()))
 
@@ -217,7 +217,7 @@ class MatrixScaling(LogitMap):
 
     @classmethod
     def of(cls, theta: Floats, classes: int) -> Self:
-        """See `LogitMap`."""
+        """Build the map; see `LogitMap`."""
         rows = theta[: classes**2].reshape(classes, classes)
         return cls(weights=tuple(map(tuple, rows.tolist())), intercepts=tuple(theta[classes**2 :].tolist()))
 
@@ -259,7 +259,7 @@ class OrderPreserving(LogitMap):
 
     @classmethod
     def of(cls, theta: Floats, classes: int) -> Self:
-        """See `LogitMap`."""
+        """Build the map; see `LogitMap`."""
         return cls(slopes=tuple(theta.tolist()))
 
     def _weights(self, z: Floats) -> Floats:
@@ -267,5 +267,5 @@ class OrderPreserving(LogitMap):
 
     @property
     def keeps_order(self) -> bool:
-        """See `LogitMap`."""
+        """True; see `LogitMap`."""
         return True
