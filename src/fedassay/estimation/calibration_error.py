@@ -112,13 +112,13 @@ class Buckets:
 
     @property
     def ends(self) -> tuple[Floats, Floats]:
-        """The lowest and the highest score of each bucket."""
+        """Lowest and the highest score of each bucket."""
         lower, upper = self.evidence.sides
         return lower[list(self.edges[:-1])], upper[np.array(self.edges[1:]) - 1]
 
     @cached_property
     def places(self) -> Ints:
-        """The bucket of each leaf."""
+        """Bucket of each leaf."""
         return np.asarray(np.searchsorted(self.edges, self.evidence.ranks, side="right") - 1)
 
     @cached_property
@@ -141,7 +141,7 @@ class Buckets:
 
     @cached_property
     def expected(self) -> Floats:
-        """The sum of scores per bucket."""
+        """Sum of scores per bucket."""
         return self._sum(self.evidence.counts * self.evidence.scores)
 
     @cached_property
@@ -156,7 +156,7 @@ class Buckets:
 
     @cached_property
     def gap_noise_covariance(self) -> Floats:
-        """The privacy covariance of the gaps; exact, they are linear in the counts."""
+        """Privacy covariance of the gaps; exact, they are linear in the counts."""
         if self.evidence.exact:
             return np.zeros((self.number, self.number))
         s = self.evidence.scores
@@ -164,7 +164,7 @@ class Buckets:
 
     @cached_property
     def row_noise_variances(self) -> Floats:
-        """The privacy variance of the rows per bucket."""
+        """Privacy variance of the rows per bucket."""
         if self.evidence.exact:
             return np.zeros(self.number)
         return np.diag(self.evidence.noise_covariance(self.members, self.members))
@@ -187,7 +187,7 @@ class Buckets:
 
     @cached_property
     def share_sampling_covariance(self) -> Floats:
-        """The sampling covariance of the shares (each is a mean over rows)."""
+        """Sampling covariance of the shares (each is a mean over rows)."""
         s, n = self.evidence.scores, self.evidence.rows
         second = self._sum(self.evidence.positives * (1 - s) ** 2 + self.evidence.negatives * s**2) / n
         # Noise can make a second moment too small; the squared mean is its least possible value.
@@ -196,7 +196,7 @@ class Buckets:
 
     @cached_property
     def share_noise_covariance(self) -> Floats:
-        """The privacy covariance of the shares, the noise in the number of rows included."""
+        """Privacy covariance of the shares, the noise in the number of rows included."""
         if self.evidence.exact:
             return np.zeros((self.number, self.number))
         s, n = self.evidence.scores, self.evidence.rows

@@ -21,7 +21,7 @@ from fedassay.protocol.metrics import of_part
 
 
 class Share(NamedTuple):
-    """The estimate of a share, its derivatives by the four counts, and the rows that it is a share of."""
+    """Estimate of a share, its derivatives by the four counts, and the rows that it is a share of."""
 
     estimate: Estimate
     gradient: Floats
@@ -30,7 +30,7 @@ class Share(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Confusion:
-    """The confusion counts at an edge, and their noise covariance.
+    """Confusion counts at an edge, and their noise covariance.
 
     Guarantee: rows with a score at or above `threshold` are the predicted positives, exactly, in double
     precision; noise variances are exact.
@@ -113,7 +113,7 @@ class Confusion:
         """Return the quotient of two shares of different rows, with an interval from those of both
         (`intervals.quotient`).
 
-        `counted` says what the numerator of the lower share counts: without enough of it there is no quotient.
+        `counted` names what the numerator of the lower share counts: without enough of it there is no quotient.
         """
         self.require(counted, lower.numerator)
         one, two = self.share(upper), self.share(lower)

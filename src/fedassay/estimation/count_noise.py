@@ -20,7 +20,7 @@ from fedassay.protocol.arrays import Floats
 
 
 class LeafCovariance(Protocol):
-    """The covariance C that noise gives to the leaf estimates of one class, without approximation.
+    """Covariance C that noise gives to the leaf estimates of one class, without approximation.
 
     Of counts on a tree it is `LeastSquares`; `covariances` has those of other mechanisms.
     """
@@ -35,19 +35,19 @@ class LeafCovariance(Protocol):
 
     @property
     def total_variance(self) -> float:
-        """The variance of the sum of all leaves."""
+        """Variance of the sum of all leaves."""
 
     @property
     def leaf_variance(self) -> float:
-        """The variance of one leaf estimate; if they differ, the mean."""
+        """Variance of one leaf estimate; if they differ, the mean."""
 
     @property
     def prefix_variances(self) -> Floats:
-        """The variance of the sum of the first r leaves, for r = 0..leaves."""
+        """Variance of the sum of the first r leaves, for r = 0..leaves."""
 
     @property
     def prefix_total_covariances(self) -> Floats:
-        """The covariance of the sum of the first r leaves with the sum of all, for r = 0..leaves."""
+        """Covariance of the sum of the first r leaves with the sum of all, for r = 0..leaves."""
 
     @property
     def sign_trace(self) -> float:
@@ -62,8 +62,8 @@ class LeafCovariance(Protocol):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class PrefixNoise:
-    """The noise of one class: variances below each edge, their covariances with all rows (`joint`), and the
-    variance of all rows (`total`).
+    """Noise of one class: variances below each edge, their covariances with all rows (`joint`), and the variance of all
+    rows (`total`).
     """
 
     below: Floats
@@ -77,7 +77,7 @@ class PrefixNoise:
 
     @cached_property
     def across(self) -> Floats:
-        """The covariances of below and above."""
+        """Covariances of below and above."""
         return self.joint - self.below
 
     def halves(self, edge: int) -> Floats:
@@ -102,7 +102,7 @@ class NodeNoise:
 
     @cached_property
     def positives(self) -> PrefixNoise:
-        """The noise of positive rows up to an edge."""
+        """Noise of positive rows up to an edge."""
         fit = self.fit
         return PrefixNoise(
             below=fit.prefix_variances, joint=fit.prefix_total_covariances, total=fit.total_variance
@@ -110,12 +110,12 @@ class NodeNoise:
 
     @property
     def negatives(self) -> PrefixNoise:
-        """The noise of negative rows up to an edge: the same law."""
+        """Noise of negative rows up to an edge: the same law."""
         return self.positives
 
     @property
     def rows(self) -> float:
-        """The noise variance of the number of rows."""
+        """Noise variance of the number of rows."""
         return 2 * self.fit.total_variance
 
     def confusion(self, edge: int) -> Floats:
@@ -125,7 +125,7 @@ class NodeNoise:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class LevelReports:
-    """Each client reports on one level, by bits that are randomised one by one.
+    """Noise where each client reports on one level, by bits that are randomised one by one.
 
     Let a sum have the node weights w_k on level k, a part f_k of the M clients report on level k, and n_j rows
     be in node j. Clients are independent, and those of different levels are different ones, so around the
@@ -175,17 +175,17 @@ class LevelReports:
 
     @cached_property
     def positives(self) -> PrefixNoise:
-        """The error of positive rows up to an edge."""
+        """Error of positive rows up to an edge."""
         return self._coupled(self._classes[0])
 
     @cached_property
     def negatives(self) -> PrefixNoise:
-        """The error of negative rows up to an edge."""
+        """Error of negative rows up to an edge."""
         return self._coupled(self._classes[1])
 
     @cached_property
     def rows(self) -> float:
-        """The variance of the number of rows."""
+        """Variance of the number of rows."""
         return float(self.confusion(0).sum())
 
     def confusion(self, edge: int) -> Floats:

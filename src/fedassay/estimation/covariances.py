@@ -1,4 +1,4 @@
-"""The covariance of sums up to each point, for mechanisms that are not counts on a tree: ``path`` and ``factorised``.
+"""Covariance of sums up to each point, for mechanisms that are not counts on a tree: ``path`` and ``factorised``.
 
 Both classes are a `LeafCovariance`, as `LeastSquares` is for the mechanism ``tree``, so that every estimator works for
 all of them. F_r is the sum of the first r of N leaves, F_0 = 0; weights a of
@@ -22,7 +22,7 @@ _LARGEST_SQUARE = 1 << 11
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class DrawnCovariance(ABC):
-    """The covariance of a mechanism whose draws all have one variance."""
+    """Covariance of a mechanism whose draws all have one variance."""
 
     draw_variance: float
 
@@ -42,7 +42,7 @@ class DrawnCovariance(ABC):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class PathCovariance(DrawnCovariance):
-    """The mechanism ``path``: F_r gets the draws of all nodes over leaf r-1, from the leaf to the root.
+    """Mechanism ``path``: F_r gets the draws of all nodes over leaf r-1, from the leaf to the root.
 
     Parameters
     ----------
@@ -86,8 +86,8 @@ class PathCovariance(DrawnCovariance):
 
     @property
     def leaf_variance(self) -> float:
-        """The mean over the leaves: leaf i has the 2(z+1) nodes that differ from those of leaf i-1, z the number of
-        zeros at the end of i in binary digits; leaf 0 has all over it.
+        """Mean over the leaves: leaf i has the 2(z+1) nodes that differ from those of leaf i-1, z the number of zeros
+        at the end of i in binary digits; leaf 0 has all over it.
         """
         N, L = self.points, self._levels - 1
         return self._unit * (L + 1 + 2 * (2 * (N - 1) - L)) / N
@@ -132,7 +132,7 @@ class PathCovariance(DrawnCovariance):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class RootCovariance(DrawnCovariance):
-    """The mechanism ``factorised``: F_r = Σ_{k<r} g_{r-1-k} x_k, with one draw in each x_k.
+    """Mechanism ``factorised``: F_r = Σ_{k<r} g_{r-1-k} x_k, with one draw in each x_k.
 
     Parameters
     ----------
@@ -155,7 +155,7 @@ class RootCovariance(DrawnCovariance):
 
     @cached_property
     def reach(self) -> float:
-        """The largest of g, for sums from the first leaf and for sums up to the last one: g is not negative."""
+        """Largest of g, for sums from the first leaf and for sums up to the last one: g is not negative."""
         return float(np.abs(self.response).max())
 
     @property
@@ -165,7 +165,7 @@ class RootCovariance(DrawnCovariance):
 
     @cached_property
     def leaf_variance(self) -> float:
-        """The mean over the leaves; leaf i is a sum with the weights h_k = g_k - g_{k-1}, k = 0..i."""
+        """Mean over the leaves; leaf i is a sum with the weights h_k = g_k - g_{k-1}, k = 0..i."""
         h = np.diff(self.response, prepend=0.0)
         return self.draw_variance * float(np.cumsum(h * h).mean())
 

@@ -36,27 +36,27 @@ from fedassay.protocol.vocabulary import Noise
 # --- simultaneous bands for the two score distributions -----------------------------------------------------
 
 NOISE_SHARE = 0.1
-"""The part of the allowed error that the noise may use."""
+"""Part of the allowed error that the noise may use."""
 
 _SMALL_SCALE = 0.5
-"""Below this scale, discrete Laplace noise has heavier tails than a continuous one of the same variance."""
+"""Scale below which discrete Laplace noise has heavier tails than continuous noise of the same variance."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class RateBand:
-    """The share of a class at or above each edge, non-increasing, and a half-width for all edges at once."""
+    """Share of a class at or above each edge, non-increasing, and a half-width for all edges at once."""
 
     rates: Floats
     half_width: float
 
     @property
     def lower(self) -> Floats:
-        """The lower ends."""
+        """Lower ends of the band."""
         return np.maximum(self.rates - self.half_width, 0.0)
 
     @property
     def upper(self) -> Floats:
-        """The upper ends."""
+        """Upper ends of the band."""
         return np.minimum(self.rates + self.half_width, 1.0)
 
 
@@ -211,10 +211,9 @@ CurveValues = dict[str, Any]
 def roc_curve(evidence: Evidence, *, level: float = LEVEL) -> CurveValues:
     """Compute the true against the false positive rate, from (0, 0) to (1, 1).
 
-    Band: each class's score distribution has a simultaneous band (see `bands`) at half the error. Together
-    they confine the true curve's point at every threshold to a rectangle; `lower` and `upper` are what all
-    rectangles together say about the true positive rate at each of the listed false positive rates,
-    simultaneously.
+    Band: each class's score distribution has a simultaneous band (see `bands`) at half the error. Together they confine
+    the true curve's point at every threshold to a rectangle; `lower` and `upper` are the bounds that all rectangles
+    together give for the true positive rate at each of the listed false positive rates, simultaneously.
 
     The threshold of (0, 0) is None: no finite threshold excludes every possible score.
     """
@@ -324,7 +323,7 @@ def reliability_curve(buckets: Buckets, *, level: float = LEVEL) -> CurveValues:
 
 @dataclass(frozen=True, kw_only=True)
 class ReliabilityLists:
-    """The entries of a reliability curve of some bins, each with an error of (1 - level)/bins."""
+    """Entries of a reliability curve of some bins, each with an error of (1 - level)/bins."""
 
     bins: int
     level: float

@@ -24,7 +24,7 @@ from fedassay.protocol.arrays import Floats, Ints
 from fedassay.protocol.vocabulary import NO_NOISE, Noise
 
 ENOUGH = 4.0
-"""A count is evidence if it is at least this many of its noise standard deviations."""
+"""Least count that is evidence, in its noise standard deviations."""
 
 
 def dot(a: Floats, b: Floats) -> float:
@@ -78,7 +78,7 @@ class Evidence:
 
     @cached_property
     def count_noise(self) -> NodeNoise | LevelReports:
-        """The law of the error that privacy adds to sums over leaves."""
+        """Law of the error that privacy adds to sums over leaves."""
         if self.exact or not self.noise.reporting:
             return NodeNoise(fit=self.fit)
         assert isinstance(self.fit, LeastSquares)  # only counts on a tree can be reported level by level
@@ -123,7 +123,7 @@ class Evidence:
 
     @property
     def leaves(self) -> int:
-        """The number of leaves."""
+        """Number of leaves."""
         return len(self.positives)
 
     def nearest_edge(self, threshold: float) -> int:
@@ -148,12 +148,12 @@ class Evidence:
 
     @cached_property
     def scores(self) -> Floats:
-        """The score that stands for each leaf: its midpoint."""
+        """Score that stands for each leaf: its midpoint."""
         return (self.edges[1:] + self.edges[:-1]) / 2
 
     @cached_property
     def ends(self) -> tuple[Floats, Floats]:
-        """The lowest and the highest score that a row of each leaf can have; the upper edge is outside.
+        """Lowest and the highest score that a row of each leaf can have; the upper edge is outside.
 
         Under noise the outermost bins are not resolved: a score of 0 or 1 counts as the middle of its bin. Else
         a few rows of noise, times the logarithm of 0, would make every bound meaningless.
@@ -166,12 +166,12 @@ class Evidence:
 
     @property
     def ranks(self) -> Ints:
-        """The place of each leaf among all in the order of their scores."""
+        """Place of each leaf among all in the order of their scores."""
         return np.arange(self.leaves)
 
     @property
     def sides(self) -> tuple[Floats, Floats]:
-        """The lower and the upper edge of the scores at each rank."""
+        """Lower and the upper edge of the scores at each rank."""
         return self.edges[:-1], self.edges[1:]
 
     @cached_property

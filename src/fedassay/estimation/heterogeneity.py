@@ -26,7 +26,7 @@ from fedassay.protocol.metrics import METRICS, MetricRecord, Scale
 # --- what the rows of one site alone say about a model ------------------------------------------------------
 
 SMALLEST_CLASS = 10
-"""A site with fewer rows of either class is left out: its variance would say nothing."""
+"""Fewest rows of either class; a site with fewer is left out, since its variance would be meaningless."""
 
 LEAST_VARIANCE, LARGEST_VARIANCE, LARGEST_VALUE = 2.0**-38, 2.0**10, 2.0**6
 """Bounds of an estimate; beyond these its site is left out. A smaller variance than the least is not that
@@ -34,7 +34,7 @@ of many rows (it would take more than 10^9 of them) but of rows that are all ali
 
 
 class SiteEstimate(NamedTuple):
-    """A value and its sampling variance."""
+    """Value and its sampling variance."""
 
     value: float
     variance: float

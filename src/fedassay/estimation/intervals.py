@@ -15,12 +15,12 @@ from fedassay.errors import UsageError
 from fedassay.estimation.metric import Metric, Undefined
 
 _LARGEST_RELATIVE_ERROR = 5.0
-"""A ratio with a larger relative standard error says nothing."""
+"""Largest relative standard error of a ratio that is meaningful."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Estimate:
-    """A value, the two variances of its error, a bound on its binning error, and a bias to be removed.
+    """Value, the two variances of its error, a bound on its binning error, and a bias to be removed.
 
     `bias` is the known excess of the value over the quantity it estimates. Values are reported as they are
     (they equal scikit-learn's); intervals are placed around the value without the bias.
@@ -39,7 +39,7 @@ class Estimate:
 
     @property
     def standard_error(self) -> float:
-        """The standard error, sampling and privacy together."""
+        """Standard error, sampling and privacy together."""
         return math.sqrt(self.sampling_variance + self.privacy_variance)
 
     def metric(self, value: float, interval: tuple[float, float], *, level: float) -> Metric:

@@ -29,7 +29,7 @@ from fedassay.protocol.vocabulary import Noise
 
 @dataclass(frozen=True, kw_only=True)
 class LeastSquares:
-    """The best linear unbiased estimate of the leaves from noisy nodes, and its exact covariance.
+    """Best linear unbiased estimate of the leaves from noisy nodes, and its exact covariance.
 
     Parameters
     ----------
@@ -161,18 +161,18 @@ class LeastSquares:
 
     @cached_property
     def total_variance(self) -> float:
-        """The variance of the sum of all leaves."""
+        """Variance of the sum of all leaves."""
         return float(self.tree.leaves * self.band_variances[-1])
 
     @cached_property
     def leaf_variance(self) -> float:
-        """The variance of one leaf estimate."""
+        """Variance of one leaf estimate."""
         kept = 1 / np.array([*self.tree.widths, np.inf])
         return float(self.band_variances @ (kept[:-1] - kept[1:]))
 
     @cached_property
     def prefix_variances(self) -> Floats:
-        """The variance of the sum of the first r leaves, for r = 0..leaves."""
+        """Variance of the sum of the first r leaves, for r = 0..leaves."""
         # |Π_k 1_{<r}|² = q·w + ρ²/w for r = q·w + ρ.
         r = np.arange(self.tree.leaves + 1)
         norms = [(r // w) * w + (r % w) ** 2 / w for w in self.tree.widths]
@@ -182,7 +182,7 @@ class LeastSquares:
 
     @cached_property
     def prefix_total_covariances(self) -> Floats:
-        """The covariance of the sum of the first r leaves with the sum of all, for r = 0..leaves."""
+        """Covariance of the sum of the first r leaves with the sum of all, for r = 0..leaves."""
         # C·1 = 1/λ_{K-1}, because every Π_k keeps constants.
         return np.arange(self.tree.leaves + 1, dtype=np.float64) * float(self.band_variances[-1])
 

@@ -11,7 +11,7 @@ from typing import Any, ParamSpec
 P = ParamSpec("P")
 
 LEVEL = 0.95
-"""The confidence level unless another is asked for."""
+"""Default confidence level."""
 
 
 @dataclass(frozen=True, kw_only=True)

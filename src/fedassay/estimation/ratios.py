@@ -17,7 +17,7 @@ EPSILON = float(np.finfo(np.float64).eps)
 """Distance from 0 and 1 at which scikit-learn's log loss clips probabilities."""
 
 CLEAR = 2.0
-"""A log loss is reported if it is at least this many privacy standard errors above zero."""
+"""Least log loss that is reported, in privacy standard errors above zero."""
 
 
 @estimator
@@ -79,7 +79,7 @@ def mean_cost(evidence: Evidence, here: Costs, ends: tuple[Costs, Costs]) -> Est
     n = evidence.rows
     value = evidence.total(*here) / n
     spreads = (np.maximum(np.abs(ends[0][k] - here[k]), np.abs(ends[1][k] - here[k])) for k in (0, 1))
-    # Linear in the counts, so unbiased under noise; a negative total says that the bound drowns in it.
+    # Linear in the counts, so unbiased under noise; a negative total shows that the bound drowns in it.
     bound = max(0.0, evidence.total(*spreads) / n)
     return evidence.estimate(value, (here[0] - value) / n, (here[1] - value) / n, discretisation=bound)
 

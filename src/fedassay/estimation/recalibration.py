@@ -33,7 +33,7 @@ _NO_MAXIMUM = "the likelihood has no maximum that can be found"
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Logistic:
-    """A fitted logistic regression. `design` has one row per coefficient and one column per leaf."""
+    """Fitted logistic regression. `design` has one row per coefficient and one column per leaf."""
 
     evidence: Evidence
     design: Floats

@@ -16,7 +16,7 @@ Weights = tuple[float, float, float, float]
 
 @dataclass(frozen=True, kw_only=True)
 class Ratio:
-    """The share (a·x)/(b·x) over x = (TP, FN, FP, TN), and what its denominator counts.
+    """Share (a·x)/(b·x) over x = (TP, FN, FP, TN), and what its denominator counts.
 
     TP are rows that are predicted positive and are, FN positive rows that are missed, FP negative rows that are
     predicted positive, TN negative rows that are not.

@@ -53,7 +53,7 @@ class Tree:
 
     @property
     def length(self) -> int:
-        """The number of nodes."""
+        """Number of nodes."""
         return sum(self.leaves // width for width in self.widths)
 
     def checked_multipliers(self, given: Sequence[int]) -> tuple[int, ...]:

@@ -32,7 +32,7 @@ from fedassay.summaries.scored import whole
 
 SHIFT = 20
 ONE = 1 << SHIFT
-"""The number 1 in fixed point: scores are rounded to 2^-20 per row, counts are multiplied by it."""
+"""Number 1 in fixed point: scores are rounded to 2^-20 per row, counts are multiplied by it."""
 
 MOST_GROUPS = 1000
 
@@ -280,7 +280,7 @@ class PairedMoments(Summary[PairedSums]):
 
     @property
     def grid(self) -> Grid:
-        """The score bins that the placements belong to."""
+        """Score bins that the placements belong to."""
         return Grid.of(self)
 
     @property

@@ -25,13 +25,13 @@ from fedassay.summaries.quantities import QUANTITIES, sets_of, widths
 from fedassay.summaries.scored import MOST_CLASSES, Thresholded, condition_columns, whole
 
 _PART = 4
-"""Limbs of a rest, which is written as a whole multiple of 2^-32."""
+"""Binary digits of a rest, which is written as a whole multiple of 2^-4."""
 
 _SPLIT = 1 << 36
-"""Sums of squares are written as a multiple of this and a rest: both are within what fixed point holds."""
+"""Unit of sums of squares, which are a multiple of it and a rest: both are within what fixed point holds."""
 
 LARGEST_WIDTH = 2.0**40
-"""Sums of the widths of up to 2^32 rows stay below 2^72, within what fixed point holds."""
+"""Largest width: sums of the widths of up to 2^32 rows stay below 2^72, within what fixed point holds."""
 
 
 # --- counts ---------------------------------------------------------------------------------------------
@@ -39,7 +39,7 @@ LARGEST_WIDTH = 2.0**40
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class CoverageOf:
-    """The rows of one group that are covered and missed, by the size of their sets (one cell if sets have no size)."""
+    """Rows of one group that are covered and missed, by the size of their sets (one cell if sets have no size)."""
 
     covered_by_size: Total
     missed_by_size: Total
@@ -62,7 +62,7 @@ class CoverageOf:
 
 @dataclass(frozen=True, kw_only=True)
 class CoverageCounts(Thresholded[dict[str, CoverageOf]]):
-    """For each group the number of rows that are covered and missed, by the number of classes in the set.
+    """Numbers of rows that are covered and missed in each group, by the number of classes in the set.
 
     Every row adds one to exactly one cell (group, covered or not, size): the sensitivity is that of one count, for
     coverage and sizes together. Sets other than of classes have no size; their mean width is another question
@@ -112,7 +112,7 @@ class CoverageCounts(Thresholded[dict[str, CoverageOf]]):
 
     @property
     def leaves(self) -> CoverageCounts:
-        """The counts themselves."""
+        """Summary of the counts themselves: this one."""
         return self
 
     def from_leaves(self, counts: Vector) -> Vector:
@@ -131,7 +131,7 @@ class CoverageCounts(Thresholded[dict[str, CoverageOf]]):
         if not self.classes:
             return 0
         if QUANTITIES[self.quantity].is_softmax and column(batch, "logits").shape[1] != self.classes:
-            return 0  # another model's; a refusal would say that there are rows
+            return 0  # another model's; a refusal would reveal that there are rows
         limits = np.array(self.thresholds)
         limit = limits if self.by == "class" else limits[place][:, None]
         chosen = sets_of(batch, limit, self.quantity, self.parameters)
@@ -172,7 +172,7 @@ class CoverageSums:
 
 @dataclass(frozen=True, kw_only=True)
 class SiteCoverage(WithoutNoise, Thresholded[dict[str, CoverageSums]]):
-    """For each group Σ1, Σn, Σc and Σc²/n over the sites that have rows in it, for n rows of which c are covered.
+    """Sums Σ1, Σn, Σc and Σc²/n for each group over the sites that have rows in it: n rows, of which c are covered.
 
     The differences between sites follow from these totals. c²/n is rounded to sixteenths: with all its digits, whole
     numbers n and c of a few sites could be solved for. Rounding is unbiased enough for a variance between sites: it
@@ -223,7 +223,7 @@ def site_entries(rows: int, covered: int) -> list[int]:
 
 @dataclass(frozen=True, kw_only=True)
 class WidthSum:
-    """The rows of a group, and the sums of the widths of their intervals and of their squares.
+    """Rows of a group, and the sums of the widths of their intervals and of their squares.
 
     Both are +∞ if its threshold is.
     """
@@ -240,7 +240,7 @@ class WidthSum:
 
 @dataclass(frozen=True, kw_only=True)
 class MeanWidth(WithoutNoise, Thresholded[dict[str, WidthSum]]):
-    """For each group the number of rows and the sums of the widths of their intervals and of their squares.
+    """Number of rows and sums of the widths of their intervals and of their squares, for each group.
 
     For ``normalised`` and ``cqr``. Sums are written in fixed point as in `SiteSums`. An interval that is empty has the
     width 0; one wider than 2^40 counts as that wide. Targets are not read. For ``absolute`` the width is twice the

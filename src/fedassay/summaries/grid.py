@@ -1,4 +1,4 @@
-"""The public grid of score bins that every client counts on.
+"""Public grid of score bins that every client counts on.
 
 A grid is fixed before any row is read, so it costs no privacy: uniform bins, logit-spaced bins, or both at
 once. Bin ("leaf") i is the half-open interval [e_i, e_{i+1}), the last one is closed at 1.
@@ -157,7 +157,7 @@ LOWEST, HIGHEST = 2, 18
 """Lowest and highest height of a grid."""
 
 LARGEST_REACH = 24.0
-"""The largest logit at which an edge may lie."""
+"""Largest logit at which an edge may lie."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -110,7 +110,7 @@ class GroupedHistogram(HistogramFields, Summary[dict[str, LabelledHistogram]]):
     those of its new one, which is the case of two rows in different nodes that `Sensitivity.of_counts` has
     counted already.
 
-    The names are public: they travel with the question. Which of them have rows is what the release says.
+    The names are public: they travel with the question. The release shows which of them have rows.
 
     Examples
     --------

@@ -174,7 +174,7 @@ Clients = Annotated[int, Interval(ge=1, le=MOST_CLIENTS)]
 """Public number of clients."""
 
 _FEW_CLIENTS, _MOST_SCORES = 100, 10**6
-"""With few clients, or few scores in all, the best pair is found within milliseconds for every request."""
+"""Largest numbers (clients, or scores in all) with which the best pair is found in milliseconds for any request."""
 
 _ALL_BUT_SIGN = np.int64(2**63 - 1)
 
@@ -390,9 +390,9 @@ class QuantileVotes(WithoutNoise, Scored[dict[str, Votes]]):
 
     A client with n rows stands on the highest rung n' that is not above n. Its rank is that of a client with n' rows
     and n - n' more: ℓ = ℓ' + (n - n'). Its coverage has the law Beta(ℓ' + n - n', n' - ℓ' + 1), which is stochastically
-    at least Beta(ℓ', n' - ℓ' + 1), the law of what its rung says: it can be taken for a client with n' rows. Rounding
-    its score up to the edge of a bin adds to coverage too. So `best_server_rank` of the rungs, and of their ranks
-    (`rank`), gives a rank k among the votes for which the guarantee holds.
+    at least Beta(ℓ', n' - ℓ' + 1), the law of its rung: it can be taken for a client with n' rows. Rounding its score
+    up to the edge of a bin adds to coverage too. So `best_server_rank` of the rungs, and of their ranks (`rank`), gives
+    a rank k among the votes for which the guarantee holds.
 
     Edge cases: a client without rows, or with fewer than the first rung above 0, votes for the last bin, +∞, as do
     scores above the last but one edge; scores below the range vote for the first bin. A client with more rows than the
@@ -422,12 +422,12 @@ class QuantileVotes(WithoutNoise, Scored[dict[str, Votes]]):
 
     @property
     def grid(self) -> ValueGrid:
-        """The bins."""
+        """Grid of the bins."""
         return ValueGrid(lower=self.lower, upper=self.upper, points=self.points)
 
     @property
     def edges(self) -> Floats:
-        """The upper edges of the bins, the last one +∞."""
+        """Upper edges of the bins, the last one +∞."""
         return np.append(self.grid.thresholds[:-1], np.inf)
 
     @property

@@ -193,7 +193,7 @@ class Sigmoid(Map):
 
 
 _KINDS: tuple[type[Map], ...] = (Steps, InterpolatedMap, Sigmoid)
-"""A kind is written as its place here: new ones go to the end."""
+"""Kinds of maps. A kind is written as its place here: new kinds go to the end."""
 
 MAPS: Mapping[str, type[Map]] = MappingProxyType({kind.kind: kind for kind in _KINDS})
 

@@ -93,17 +93,17 @@ class HistogramFields:
 
     @property
     def histogram(self) -> ScoreHistogram:
-        """The histogram that these fields describe."""
+        """Histogram that these fields describe."""
         return ScoreHistogram(**{field.name: getattr(self, field.name) for field in fields(HistogramFields)})
 
     @property
     def grid(self) -> Grid:
-        """The score bins."""
+        """Grid of the score bins."""
         return Grid.of(self)
 
     @property
     def tree(self) -> Tree:
-        """The levels over the bins."""
+        """Levels over the bins."""
         return Tree(leaves=1 << self.height, widths=tuple(self.widths))
 
     @property
@@ -155,7 +155,7 @@ class ScoreHistogram(HistogramFields, Summary[LabelledHistogram]):
 
     @property
     def _factors(self) -> NDArray[np.int64]:
-        """The multiplier of each node of a class."""
+        """Multiplier of each node of a class."""
         return self.tree.factors(self.multipliers)
 
     def measure(self, rows: Rows, memory: Memory) -> tuple[Vector, Memory]:

@@ -23,7 +23,7 @@ CONDITIONS = ("", "class", "group")
 """Conditions by which rows can be kept apart: nothing, their true class, or the values of a column."""
 
 EVERYONE = "all"
-"""The name of the only group where rows are not kept apart."""
+"""Name of the only group where rows are not kept apart."""
 
 MOST_CLASSES = 1024
 
@@ -91,7 +91,7 @@ def places(batch: Batch, by: str, groups: tuple[str, ...], rows: int, *, quantit
     """Return for each row the position of its group in `condition_names`.
 
     A class that was not asked about counts as the last one: whether a client refuses is seen, and must not depend on
-    what its rows are. The asker has to know the number of classes.
+    what its rows are. The sender of the question has to know the number of classes.
 
     Examples
     --------
@@ -157,7 +157,7 @@ class Scored(OfQuantity[S]):
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The groups that results are given for."""
+        """Groups that results are given for."""
         return condition_names(self.by, self.groups)
 
     def places(self, batch: Batch, rows: int) -> Ints:

@@ -1,15 +1,15 @@
 """Target, server rank and slopes where each client chooses its quantile privately.
 
-Everything is public: m, n, B, ε and the level. A choice is valid if the lower law (`ChoiceLaw`) says so. Among valid
-ones we look for small sets. The losses of ranks above the target hold the choice down, those below hold it up, and
-both share one ε: steep slopes below need a smaller correction and overshoot more. The criterion weighs both by the
-largest law that the coverage can have: if every client wins as many ranks as it may (E of `chosen.py`), the smallest
-E(U - (1-α))² is best, as `spread` of `pairs.py` without privacy.
+Everything is public: m, n, B, ε and the level. A choice is valid if the lower law (`ChoiceLaw`) has the guarantee.
+Among valid ones we look for small sets. The losses of ranks above the target hold the choice down, those below hold it
+up, and both share one ε: steep slopes below need a smaller correction and overshoot more. The criterion weighs both by
+the largest law that the coverage can have: if every client wins as many ranks as it may (E of `chosen.py`), the
+smallest E(U - (1-α))² is best, as `spread` of `pairs.py` without privacy.
 
-The search is in two steps, so that it takes a fraction of a second. On a grid, one target for each of some server
-ranks and each pair of slopes, with a law that is good to a few digits. For the best of them, exact targets, the exact
-laws, and a comparison. What is found is valid; that nothing is better is not claimed (docs/explanation/
-private-conformal.md compares it with the shortest sets that any choice gives).
+The search is in two steps, so that it takes a fraction of a second. On a grid, one target for each of some server ranks
+and each pair of slopes, with a law that is good to a few digits. For the best of them, exact targets, the exact laws,
+and a comparison. The result is valid; that nothing is better is not claimed (docs/explanation/private-conformal.md
+compares it with the shortest sets that any choice gives).
 """
 
 from __future__ import annotations

@@ -183,7 +183,7 @@ def _log_binomial(rows: int) -> AnyFloats:
 
 @dataclass(frozen=True, kw_only=True)
 class ChoiceLaw(CoverageOfThreshold):
-    """A lower bound of the law of the coverage U, if m clients choose their t-th smallest of n scores privately.
+    """Lower bound of the law of the coverage U, if m clients choose their t-th smallest of n scores privately.
 
     Guarantee: for independent scores with one distribution, continuous or not, U is stochastically at least as large
     as a variable with this law, provided that the set holds what equals the threshold. All numbers are within 1e-10,
@@ -222,7 +222,7 @@ class ChoiceLaw(CoverageOfThreshold):
 
     @property
     def pair(self) -> tuple[int, int]:
-        """The pair (t, k)."""
+        """Pair (t, k)."""
         return self.target, self.server_rank
 
     @cached_property

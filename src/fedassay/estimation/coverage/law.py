@@ -55,7 +55,7 @@ PANEL_NODES, PANEL_WEIGHTS = legendre.leggauss(32)
 LAST_COEFFICIENTS = (
     (2 * np.arange(28, 32) + 1) / 2 * legendre.legvander(PANEL_NODES, 31)[:, 28:] * PANEL_WEIGHTS[:, None]
 )
-"""The last four Legendre coefficients of a function on a panel, from its values at the nodes."""
+"""Last four Legendre coefficients of a function on a panel, from its values at the nodes."""
 
 SMOOTH = 1e-8
 """Largest absolute value of these coefficients on a panel that is smooth."""
@@ -92,13 +92,13 @@ def mean_and_variance(cdf: Callable[[AnyFloats, Ints], AnyFloats], count: int) -
 # --- how well a quantile of quantiles covers ----------------------------------------------------------------
 
 LEFT_OUT = 1e-17
-"""The part of the law of a sum of coins that is left out."""
+"""Part of the law of a sum of coins that is left out."""
 
 TAIL = 1e-17
-"""The probability that is left out at either end of an integral."""
+"""Probability that is left out at either end of an integral."""
 
 TIE = 1e-12
-"""A miscoverage above α by this part of it counts as α, so that rounding costs no rank where M is 1-α exactly."""
+"""Part of α by which a larger miscoverage counts as α, so that rounding costs no rank where M is 1-α exactly."""
 
 _NODES, _WEIGHTS = (PANEL_NODES + 1) / 2, PANEL_WEIGHTS / 2  # for an interval of length one
 
@@ -165,8 +165,8 @@ def smallest_enough(
 ) -> N:
     """Find about the smallest number that is enough, above `low`, which is not; more must not be worse.
 
-    `high` is doubled until it is enough, and the interval halved at its `middle` until it is no wider than `width` says
-    for its upper end.
+    `high` is doubled until it is enough, and the interval halved at its `middle` until it is no wider than `width` of
+    its upper end.
 
     Examples
     --------
@@ -199,7 +199,7 @@ def moments(clients: int, rows: int, local_rank: ArrayLike, server_rank: ArrayLi
     nothing is larger than the result: no cancellation. 32 Gauss-Legendre nodes on each side are enough because U is
     log-concave, and for the same reason the tails beyond lo and hi are less than `TAIL` times the mean.
 
-    Next to 1 the mean cannot tell how far from 1 it is; `mirrored_moments` can.
+    A mean next to 1 does not resolve its distance from 1; `mirrored_moments` can.
     """
     m, n = clients, rows
     ranks = np.broadcast_arrays(np.atleast_1d(local_rank), np.atleast_1d(server_rank))
@@ -267,7 +267,7 @@ def _client_quantile(n: int, ell: AnyFloats | NDArray[np.int64], v: AnyFloats, w
 
 
 class CoverageOfThreshold(ABC):
-    """The law of the coverage U, given the calibration rows, or a law that lies below it."""
+    """Law of the coverage U, given the calibration rows, or a law that lies below it."""
 
     @property
     @abstractmethod
@@ -314,7 +314,7 @@ class CoverageOfThreshold(ABC):
 
 @dataclass(frozen=True, kw_only=True)
 class CoverageLaw(CoverageOfThreshold):
-    """The law of the coverage U of FedCP-QQ with the pair (ℓ, k), for m clients with n rows each.
+    """Law of the coverage U of FedCP-QQ with the pair (ℓ, k), for m clients with n rows each.
 
     Guarantee: exact for independent scores with one continuous distribution; with ties U is at least as large
     (stochastically), if the set holds what equals the threshold (the paper's Theorem 3.2). `mean` and
@@ -344,7 +344,7 @@ class CoverageLaw(CoverageOfThreshold):
 
     @property
     def pair(self) -> tuple[int, int]:
-        """The pair (ℓ, k)."""
+        """Pair (ℓ, k)."""
         return self.local_rank, self.server_rank
 
     @cached_property

@@ -40,19 +40,19 @@ RATIO = 1.03
 """Variances are taken together if they differ by no more than this factor."""
 
 SPARE = 1e-6
-"""Added to every bound of Prawitz, much more than the error of its integral."""
+"""Amount added to every bound of Prawitz, much more than the error of its integral."""
 
 MOST_KNOTS = 1 << 16
 
 FURTHEST = 200
-"""The last frequency of Prawitz's inequality, over the standard deviation; later ones would change little."""
+"""Last frequency of Prawitz's inequality, over the standard deviation; later ones would change little."""
 
 _NODES, _WEIGHTS = legendre.leggauss(32)
 
 
 @dataclass(frozen=True, kw_only=True)
 class NoiseTail:
-    """An upper bound of P(Z >= x) for the noise Z of every point.
+    """Upper bound of P(Z >= x) for the noise Z of every point.
 
     Parameters
     ----------
@@ -148,7 +148,7 @@ class NoiseTail:
 
     @cached_property
     def _table(self) -> _Table:
-        """The bound at equally spaced knots, zero among them, made non-increasing."""
+        """Bound at equally spaced knots, zero among them, made non-increasing."""
         deviation = math.sqrt(self.variance)
         end = deviation
         while self._chernoff(np.array([end]))[0] > SMALLEST:
@@ -181,7 +181,7 @@ class NoiseTail:
 
     @cached_property
     def _generating(self) -> tuple[AnyFloats, AnyFloats]:
-        """A grid of t, and κ(t)/(v w²)."""
+        """Grid of t, and κ(t)/(v w²)."""
         v, w = self.draw_variance, self.reach
         if self.law == "discrete-gaussian":
             t = np.geomspace(1e-4, 1e2, 400) * w / math.sqrt(self.variance)

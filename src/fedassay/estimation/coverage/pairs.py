@@ -196,8 +196,8 @@ def smallest(
 ) -> Ints:
     """Find for each i the smallest whole number that passes a monotone test, by steps from a guess that double.
 
-    `test(numbers, i)` is asked for some of the positions i at a time; it says whether the numbers pass, and whether it
-    knows that those one lower fail. `fails` and `passes` are not tested.
+    `test(numbers, i)` is called for some of the positions i at a time. It returns whether the numbers pass, and whether
+    the numbers lower by 1 are known to fail. `fails` and `passes` are not tested.
 
     Examples
     --------

@@ -44,7 +44,7 @@ from fedassay.estimation.coverage.noise_tail import NoiseTail
 from fedassay.protocol.arrays import AnyFloats, Ints
 
 ROUNDING = 1e-9
-"""A noisy T_i counts as below t0 if it is so by more than this: (1-α)N is rounded, and that must not cost a rank."""
+"""Least distance of a noisy T_i that counts as below t0: (1-α)N is rounded, and that must not cost a rank."""
 
 MOST_RANKS = 4000
 """Number of ranks that are treated singly; if noise spreads over more, neighbours are taken together."""
@@ -52,7 +52,7 @@ MOST_RANKS = 4000
 
 @dataclass(frozen=True, kw_only=True)
 class PooledLaw(CoverageOfThreshold):
-    """A lower bound of the law of the coverage U of the threshold after the last point below the margin.
+    """Lower bound of the law of the coverage U of the threshold after the last point below the margin.
 
     Guarantee: for exchangeable scores of all rows and the new one, P(the new row is covered) >= `mean`; if they are
     independent with one distribution, continuous or not, U is stochastically at least as large as this law. The set

@@ -5,9 +5,9 @@ A pair (ℓ, k) that covers (1-α)/(1-γα) without privacy is taken, and client
     ℓ_cor = ⌈(2/ε)·log(B/(1 - (1-γα)^{1/m}))⌉,
 
 so that all of them choose at least their ℓ-th smallest score with probability 1-γα. γ comes from a search over a grid,
-which looks at public numbers only: the smallest M(ℓ + ℓ_cor, k). The line of Algorithm 3 that is garbled in print
-reads q = max((ℓ + ℓ_cor)/n, 1/2). If the rank does not fit (Lemma C.4 needs q < 1), we try the other pairs that cover
-enough before giving up; the paper does not say what to do.
+which looks at public numbers only: the smallest M(ℓ + ℓ_cor, k). The line of Algorithm 3 that is garbled in print reads
+q = max((ℓ + ℓ_cor)/n, 1/2). If the rank does not fit (Lemma C.4 needs q < 1), we try the other pairs that cover enough
+before giving up; the paper does not state what to do.
 
 Reference: Humbert, Le Bars, Bellet and Arlot, 2023, Section 4, Algorithms 2 and 3, Theorem 4.1, Appendix C.4.
 `best_choice` is what we propose instead; docs/explanation/private-conformal.md compares.
@@ -54,7 +54,7 @@ class PublishedChoice:
 
     @property
     def pair(self) -> tuple[int, int]:
-        """The pair (ℓ, k)."""
+        """Pair (ℓ, k)."""
         return self.local_rank, self.server_rank
 
 

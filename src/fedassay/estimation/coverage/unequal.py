@@ -52,7 +52,7 @@ def split_ranks(rows: Sequence[int], level: float) -> tuple[int, ...]:
 
 @dataclass(frozen=True, kw_only=True)
 class UnequalLaw(CoverageOfThreshold):
-    """The law of the coverage U where client j sends its ℓ_j-th smallest of n_j scores and the server takes the k-th.
+    """Law of the coverage U where client j sends its ℓ_j-th smallest of n_j scores and the server takes the k-th.
 
     Guarantee and assumption as for `CoverageLaw`. Mean, standard deviation and probabilities are within 1e-12
     for up to 10^5 clients and 10^6 rows each, absolute; `miss` is accurate relative to itself to 1e-10.
@@ -97,7 +97,7 @@ class UnequalLaw(CoverageOfThreshold):
 
     @cached_property
     def infinite(self) -> tuple[int, ...]:
-        """The positions of the clients that send +∞."""
+        """Positions of the clients that send +∞."""
         return tuple(j for j in range(self.clients) if self.local_ranks[j] > self.rows[j])
 
     @property

@@ -137,7 +137,7 @@ class ValueGrid:
 
     @property
     def _ends(self) -> tuple[float, float]:
-        """The ends of the range, between whose logarithms a logarithmic grid is uniform."""
+        """Ends of the range, between whose logarithms a logarithmic grid is uniform."""
         logarithmic = self.spacing == "logarithmic"
         return (math.log(self.lower), math.log(self.upper)) if logarithmic else (self.lower, self.upper)
 
@@ -161,7 +161,7 @@ class ValueGrid:
 
     @property
     def edges(self) -> Floats:
-        """The ends of the leaves: nothing is below the first one, and each point is one."""
+        """Ends of the leaves: nothing is below the first end, and each point is an end."""
         return np.concatenate([[-np.inf], self.thresholds])
 
     @property

@@ -1,4 +1,4 @@
-"""The distribution of a scalar with noise along the paths of a binary tree: the mechanism ``path``.
+"""Distribution of a scalar with noise along the paths of a binary tree: the mechanism ``path``.
 
 What is released is the number of rows up to every point, F_i, plus the noise of all nodes over leaf i:
 
@@ -52,7 +52,7 @@ LARGEST_MULTIPLIER = 1 << 16
 
 @dataclass(frozen=True, kw_only=True)
 class ValuePath(ValueSummary):
-    """The number of rows up to each point, with noise that neighbouring points share.
+    """Number of rows up to each point, with noise that neighbouring points share.
 
     Parameters
     ----------
@@ -129,7 +129,7 @@ class ValuePath(ValueSummary):
         return np.asarray(classes / self.multiplier)
 
     def sensitivity(self, protection: Protection) -> Sensitivity:
-        """Return the fewest nodes, or for a multiplier above 1 the shortest vector; see above."""
+        """Return the sensitivity: the fewest nodes, or for a multiplier above 1 the shortest vector; see above."""
         rows = protection.rows_per_unit
         if self.multiplier == 1:
             nodes = rows * self.fewest_nodes(protection)
@@ -222,7 +222,7 @@ class ScorePath(ValuePath):
 
     @property
     def leaves(self) -> None:  # type: ignore[override]
-        """None: see above."""
+        """None; see the class."""
         return
 
     def values_of(self, batch: Batch) -> Floats:

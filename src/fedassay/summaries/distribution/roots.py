@@ -1,4 +1,4 @@
-"""The distribution of a scalar by the square root of summation: the mechanism ``factorised``.
+"""Distribution of a scalar by the square root of summation: the mechanism ``factorised``.
 
 Sums up to each point are a lower triangular matrix of ones, A, times the leaf counts. A = C·C with the Toeplitz matrix
 C of the power series (1-t)^{-1/2} = Σ c_k t^k, c_k = (2k choose k)/4^k. Clients sum C·counts, noise is added there, and
@@ -83,7 +83,7 @@ class ValueRoots(ValueSummary):
         return _response(self.points, self.scale)
 
     def sensitivity(self, protection: Protection) -> Sensitivity:
-        """Return the longest column of C, or the longest difference of two columns."""
+        """Return the sensitivity: the longest column of C, or the longest difference of two columns."""
         rows, times = protection.rows_per_unit, 1
         l1, squared = column_norms(self.points, self.scale)
         if protection.moves_both_ways:

@@ -62,11 +62,11 @@ class ValueSummary(Summary[Distribution]):
     Parameters
     ----------
     lower, upper, points, spacing, given : the `ValueGrid`.
-    labelled : whether positives and negatives are counted apart, positives first.
-    public_labels : whether two neighbouring data sets have the same labels. It is used for the unit example under
+    labelled : True if positives and negatives are counted apart, positives first.
+    public_labels : True if two neighbouring data sets have the same labels. It is used for the unit example under
         replace-one without a bound on rows, and ignored elsewhere.
-    quantity, parameters : what the scalar is: a column, or a score that is computed from several (`quantities`).
-    by, groups : how else rows are told apart (`scored`), if they are not labelled.
+    quantity, parameters : the scalar: a column, or a score that is computed from several columns (`quantities`).
+    by, groups : how else rows are kept apart (`scored`), if they are not labelled.
     """
 
     lower: float
@@ -97,7 +97,7 @@ class ValueSummary(Summary[Distribution]):
 
     @property
     def grid(self) -> ValueGrid:
-        """The points."""
+        """Grid of the points."""
         return ValueGrid(
             lower=self.lower,
             upper=self.upper,
@@ -140,7 +140,7 @@ class ValueSummary(Summary[Distribution]):
 
     @property
     def leaves(self) -> ValueTree:
-        """The counts per leaf."""
+        """Counts per leaf."""
         return self.like(ValueTree)
 
     def like(self, kind: type[V]) -> V:
@@ -232,7 +232,7 @@ class ValueTree(ValueSummary):
 
     @property
     def tree(self) -> Tree:
-        """The levels over the leaves."""
+        """Levels over the leaves."""
         return Tree(leaves=self.points, widths=tuple(self.widths))
 
     @property
@@ -257,11 +257,11 @@ class ValueTree(ValueSummary):
 
     @property
     def factors(self) -> NDArray[np.int64]:
-        """The multiplier of each node."""
+        """Multiplier of each node."""
         return self.tree.factors(self.multipliers)
 
     def of_counts(self, counts: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Count at all nodes, multiplied."""
+        """Build all nodes from the counts, multiplied."""
         return self.tree.build(counts) * self.factors
 
     def leaf_covariance(self, noise: Noise) -> LeastSquares:

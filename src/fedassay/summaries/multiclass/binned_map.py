@@ -58,7 +58,7 @@ class _OfBins(LogitMap):
 
     @property
     def width(self) -> int:
-        """See `LogitMap`."""
+        """Number of classes; see `LogitMap`."""
         return len(self.values)
 
     @cached_property
@@ -219,7 +219,7 @@ class Isotonic(_OfBins):
 
     @property
     def grid(self) -> Grid:
-        """The bins."""
+        """Grid of the bins."""
         height = self._values.shape[1].bit_length() - 1
         return Grid(transform="logit", height=height, reach=self.reach)
 
@@ -229,7 +229,7 @@ class Isotonic(_OfBins):
         total = g.sum(axis=0)
         g = np.where(total > 0, g / np.where(total > 0, total, 1.0), q)
         mixed = self._mixed(g, q)
-        # A class that g believes in may not be believed itself, and the others have nothing to say.
+        # A class with a positive g may have no weight itself, and the others a g of zero.
         return np.asarray(np.where(mixed.sum(axis=0) > 0, mixed, q))
 
 

@@ -184,7 +184,7 @@ class ClassStatistics(Checked, Summary[ClassTotals]):
         return Digits(bits=self.bits, digits=self.digits)
 
     def sensitivity(self, protection: Protection) -> Sensitivity:
-        """Return what r rows can move in the same entries, or in twice as many where rows can be replaced."""
+        """Return the sensitivity: r rows move the same entries, or twice as many where rows can be replaced."""
         rows, times = protection.rows_per_unit, 2 if protection.moves_both_ways else 1
         first, second = (
             max(norm) for norm in zip(*(_norms(self.classes, right) for right in (0, 1)), strict=True)

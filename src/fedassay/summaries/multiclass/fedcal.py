@@ -160,7 +160,7 @@ def ranked(block: Floats, labels: Ints) -> tuple[Sorted, Ints]:
 
 @dataclass(frozen=True, kw_only=True)
 class FedCal(LogitMap):
-    """The softmax of logits whose gaps are stretched by factors that a network of 64 and 64 units reads off the row.
+    """Softmax of logits whose gaps are stretched by factors that a network of 64 and 64 units reads off the row.
 
     Guarantee: as for `OrderPreserving`, whatever the weights are: a class whose logit is at least that of another one
     gets at least its probability, and equal logits get equal probabilities, in floating point too.
@@ -192,7 +192,7 @@ class FedCal(LogitMap):
 
     @property
     def width(self) -> int:
-        """See `LogitMap`."""
+        """Number of classes; see `LogitMap`."""
         return self.classes
 
     @classmethod

@@ -56,7 +56,7 @@ _MOST_NEWTON = 420
 
 _SUFFICIENT, _SMALLEST_STEP = 1e-4, 2.0**-30
 _DONE = 1e-10
-"""Largest possible fall of the mean loss after which a step is the last: the next would be its square."""
+"""Largest fall of the mean loss at which a step is the last: the next fall would be its square."""
 
 
 @dataclass(frozen=True, kw_only=True)

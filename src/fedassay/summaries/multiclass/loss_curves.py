@@ -3,12 +3,12 @@
 With L(s) the log loss of softmax(s z), the curve of some rows is L(s) - L(1) on a grid of inverse temperatures s. All
 are convex in s; the curve of all rows, the sum of all curves, is lowest where the pooled temperature is.
 
-Privacy asks that no curve is longer than one. Only its shape matters, so the mean over the grid is taken off, and with
-it most of the length. Making a client's curve shorter leaves its lowest point where it is: the
-client loses weight, and says the same. Clipping a client's *temperature*, as federated averaging does, moves what it
-says.
+Privacy requires that no curve is longer than one. Only its shape matters, so the mean over the grid is taken off, and
+with it most of the length. Making a client's curve shorter leaves its lowest point where it is: the client loses
+weight, and its answer stays the same. Clipping a client's *temperature*, as federated averaging does, moves its answer.
 
-A profile describes a temperature and shifts of the classes by one client's rows, in one vector of norm at most one.
+A profile is the evidence of one client's rows about a temperature and about shifts of the classes, in one vector of
+norm at most one.
 
 Two things, each bounded by itself: the direction of the client's loss curve (`LossCurves`), and its moments by class,
 the means of p - e_y (how much too probable a class is) and of p(1 - p) (how far a shift of the class's logit moves it).
@@ -59,7 +59,7 @@ CLIENT: Final = "client"
 ROW: Final = "row"
 
 ROW_NORM = 2.0
-"""Largest norm of a row's curve, as of a curve that is two nats everywhere; few rows have more."""
+"""Largest norm of a row's curve, that of a curve of two nats everywhere; few rows have more."""
 
 _MARGIN = 1 + 2.0**-40
 """Factor by which curves are made shorter than the bound: more than what floating point can get wrong."""
@@ -281,7 +281,7 @@ class Profiles:
 
 @dataclass(frozen=True, kw_only=True)
 class ClientProfiles(Checked, Summary[Profiles]):
-    """The profile of each client, added up.
+    """Profile of each client, added up.
 
     Parameters
     ----------

@@ -191,7 +191,7 @@ class MapChanges(Checked, Summary[ChangeTotals]):
         return Digits(bits=self.bits, digits=self.digits)
 
     def sensitivity(self, protection: Protection) -> Sensitivity:
-        """Return what r rows can add, or r rows in the place of others can move (see the class)."""
+        """Return the sensitivity: what r rows can add, or r rows in the place of others can move (see the class)."""
         w, cubes = np.array([CHANGES[name] for name in self._bounds]), self.moments - 2
         added = self._weights
         norms = [(float(added.sum()), float((added**2).sum()))]

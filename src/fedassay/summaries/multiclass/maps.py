@@ -130,7 +130,7 @@ def logits_of(rows: Rows, classes: int) -> Iterator[tuple[NDArray[Any], NDArray[
     """Yield logits and true classes, batch by batch.
 
     Rows with another number of logits, another model's, count for nothing: whether a client refuses is seen, and must
-    not say that it has rows. If they are all that there is, the total has no rows.
+    not reveal that it has rows. If they are all that there is, the total has no rows.
     """
     for batch in rows.batches():
         logits = checked_logits(column(batch, "logits"))
@@ -144,7 +144,7 @@ def predicted(batch: Batch, classes: int, through: LogitMap | None = None) -> It
     makes others as probable. The blocks do not depend on the map.
 
     Rows with another number of logits, another model's, count for nothing: whether a client refuses is seen, and must
-    not say that it has rows. If they are all that there is, the total has no rows. What the data layer does not let
+    not reveal that it has rows. If they are all that there is, the total has no rows. What the data layer does not let
     pass, classes without a logit, NaN and infinite logits, is a `DataError`.
 
     Examples

@@ -47,7 +47,7 @@ class LogitMap(PlainMap, ABC):
 
     @property
     def keeps_order(self) -> bool:
-        """True if it surely leaves the classes of each row in their order, so that no accuracy is lost or won."""
+        """True if the map surely keeps the order of the classes of each row, so that no accuracy is lost or won."""
         return False
 
     @abstractmethod
@@ -125,7 +125,7 @@ class Temperature(LogitMap):
 
     @property
     def width(self) -> int:
-        """See `LogitMap`."""
+        """Number of classes; see `LogitMap`."""
         return self.classes
 
     @classmethod
@@ -168,7 +168,7 @@ class VectorScaling(LogitMap):
 
     @property
     def width(self) -> int:
-        """See `LogitMap`."""
+        """Number of classes; see `LogitMap`."""
         return len(self.slopes)
 
     @classmethod
@@ -212,7 +212,7 @@ class MatrixScaling(LogitMap):
 
     @property
     def width(self) -> int:
-        """See `LogitMap`."""
+        """Number of classes; see `LogitMap`."""
         return len(self.intercepts)
 
     @classmethod
@@ -227,7 +227,7 @@ class MatrixScaling(LogitMap):
 
 @dataclass(frozen=True, kw_only=True)
 class OrderPreserving(LogitMap):
-    """The softmax of logits whose gaps, from the largest to the smallest, are stretched by one factor for each rank.
+    """Softmax of logits whose gaps, from the largest to the smallest, are stretched by one factor for each rank.
 
     Guarantee: whatever the factors are (all at least 1e-6), a class whose logit is at least that of another one gets
     at least its probability, and equal logits get equal probabilities, in floating point too: no ranking changes.
@@ -254,7 +254,7 @@ class OrderPreserving(LogitMap):
 
     @property
     def width(self) -> int:
-        """See `LogitMap`."""
+        """Number of classes; see `LogitMap`."""
         return len(self.slopes)
 
     @classmethod

@@ -77,7 +77,7 @@ class LocalSteps:
 
     @property
     def share(self) -> Floats:
-        """Share of each row in its step; the shares of a step add up to one."""
+        """Share of each row in its step, which add up to one; zeros for a step without rows."""
         return np.asarray(self.weight / np.maximum(self.weight.sum(axis=-1, keepdims=True), 1.0))
 
     @property

@@ -93,7 +93,7 @@ class Standard(Checked):
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The roles of the columns that are read."""
+        """Roles of the columns that are read."""
         return ("features", "target", "offset") if self.offset else ("features", "target")
 
     def design(self, batch: Batch, *, linear: bool = False) -> Design:
@@ -113,7 +113,7 @@ class Standard(Checked):
 
     @property
     def matrix(self) -> Floats:
-        """The linear part of the way back: covariances C become matrix·C·matrixᵀ."""
+        """Linear part of the way back: covariances C become matrix·C·matrixᵀ."""
         first = int(self.intercept)
         matrix = np.zeros((self.parameters, self.parameters))
         places = np.arange(self.features)
