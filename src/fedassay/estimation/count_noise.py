@@ -1,8 +1,8 @@
 """Errors that privacy adds to counts: those of sums over leaves beyond the error of sampling the rows.
 
 Two laws behind the same methods. `NodeNoise`: noise of its own in every node, the same whatever was counted.
-`LevelReports`: every client reports on one level only and randomises its answer, so that the error also
-depends on what is counted, and the classes of a level share it.
+`LevelReports`: every client reports on one level only and randomises its answer. There the error also depends on what
+is counted, and the classes of a level share it.
 
 Sums over leaves have one weight per leaf and class; several at once are the rows of two matrices.
 """

@@ -63,8 +63,8 @@ class RateBand:
 def rate_band(evidence: Evidence, label: int, *, error: float) -> RateBand:
     """Return the band of the class with this label (1 or 0); true at all edges at once but for `error`.
 
-    Under noise the rates are the isotonic regression of the estimates, which moves no point further from a
-    monotone truth than the worst point was before, so that one half-width serves all.
+    Under noise the rates are the isotonic regression of the estimates. It moves no point further from a monotone truth
+    than the worst point was before, so that one half-width serves all.
     """
     below = evidence.positives_below if label else evidence.negatives_below
     total = float(below[-1])

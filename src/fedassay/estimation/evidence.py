@@ -210,8 +210,8 @@ class Evidence:
     ) -> Estimate:
         """Return the estimate with this value and these derivatives by the leaf counts (delta method).
 
-        The derivative by a count is the influence of one more row there, so the sampling variance is that of
-        the influence function (for the AUC: DeLong's), and the noise passes through the same weights.
+        The derivative by a count is the influence of one more row there. So the sampling variance is that of the
+        influence function (for the AUC: DeLong's). The noise passes through the same weights.
         """
         return Estimate(
             value=value,

@@ -1,8 +1,8 @@
 """Heterogeneity of sites: a random-effects analysis of their estimates (docs/explanation/heterogeneity.md).
 
-Site i has the estimate y_i with sampling variance v_i of a quantity θ_i ~ (μ, τ²). Everything below is a
-function of Σw, Σw², Σwy and Σwy² alone, once with w = 1/v (fixed-effect weights) and once with w = 1/(v + τ²)
-(random-effects weights), so it is the same whether the sites' estimates are known or only their sums.
+Site i has the estimate y_i with sampling variance v_i of a quantity θ_i ~ (μ, τ²). Everything below is a function of
+Σw, Σw², Σwy and Σwy² alone, once with w = 1/v (fixed-effect weights) and once with w = 1/(v + τ²) (random-effects
+weights). So it is the same whether the sites' estimates are known or only their sums.
 
 References: DerSimonian and Laird (1986); Higgins and Thompson (2002) for I²; Hartung and Knapp (2001) for the
 interval, with the variance never below the classical one (Röver, Knapp and Friede 2015); Higgins, Thompson and

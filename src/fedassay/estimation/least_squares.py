@@ -1,7 +1,7 @@
 """Least-squares estimates of the leaves of a tree from the counts on all its levels.
 
-Every level cuts the leaves into blocks of equal width and the noise has one variance per level, so all
-matrices here are spanned by the nested block-averaging projections Π_0 = I ≥ Π_1 ≥ .. ≥ Π_{K-1}, Π_K = 0:
+Every level cuts the leaves into blocks of equal width, and the noise has one variance per level. So all matrices here
+are spanned by the nested block-averaging projections Π_0 = I ≥ Π_1 ≥ .. ≥ Π_{K-1}, Π_K = 0:
 
     H^T W H = Σ_k λ_k (Π_k - Π_{k+1}),   λ_k = Σ_{m<=k} w_m / σ_m²       (w_m widths, σ_m² variances)
     C = (H^T W H)^{-1} = Σ_k (Π_k - Π_{k+1}) / λ_k

@@ -85,9 +85,8 @@ def auc_binning_bound(evidence: Evidence) -> float:
 def auc_privacy_variance(evidence: Evidence, value: float, by_positive: Floats, by_negative: Floats) -> float:
     """Return the noise variance of p^T K n/(PN) with K_ij = 1[j<i] + ½·1[i=j] - AUC, estimated without bias.
 
-    With noise covariance C in each class it is (n^T K^T C K n + p^T K C K^T p + tr(K^T C K C))/(PN)². Noisy
-    counts make each of the first two terms too large by the third, so the estimate is their value minus the
-    trace.
+    With noise covariance C in each class it is (n^T K^T C K n + p^T K C K^T p + tr(K^T C K C))/(PN)². Noisy counts make
+    each of the first two terms too large by the third. So the estimate is their value minus the trace.
     """
     if evidence.exact:
         return 0.0

@@ -1,7 +1,7 @@
 """Sums in fixed point of numbers that are bounded row by row: outcomes of groups, and differences of two models.
 
-Observed and expected outcomes of groups of rows with neighbouring scores are what a test of calibration needs, moments
-of row-by-row differences what a comparison of two models needs.
+A test of calibration needs observed and expected outcomes of groups of rows with neighbouring scores. A comparison of
+two models needs moments of row-by-row differences.
 """
 
 from __future__ import annotations

@@ -10,9 +10,9 @@ With p the probability of 1, which is the model's score or what a calibrator mak
 that is, one minus the probability of the true class, as ``lac`` has it for several classes (Sadinle, Lei and Wasserman
 2019). A set holds 0, 1, both or nothing.
 
-Calibration and prediction both compute p and 1 - p here and nowhere else, so that a class is in a set *exactly* if its
-score is at most the threshold. (On another machine, whose logarithm may round otherwise, a calibrated probability can
-differ in its last digit.)
+Calibration and prediction both compute p and 1 - p here and nowhere else. So a class is in a set *exactly* if its score
+is at most the threshold. (On another machine, whose logarithm may round otherwise, a calibrated probability can differ
+in its last digit.)
 
 Conformity scores of classifiers, and the prediction sets that belong to them.
 
@@ -23,15 +23,15 @@ With weights e_k = exp(z_k - max z), rounded to whole multiples of 2^-b, and s t
     raps(y) = aps(y) + lambda·max(0, 1 + #{k : z_k > z_y} - k_reg)
 
 The randomised scores of the literature add u·e_y / s, u uniform on [0, 1], drawn anew for each row. Here u = 0: nothing
-is random, and the scores, which depend on the row alone, are as valid. With u = 1 they would be valid too, but a row of
-which a model is sure and right would score just below 1, among the highest, and sets would go on for many classes to
-reach a threshold that close to 1. A set holds the most probable classes until their probability passes the threshold,
-the class that passes it included. The most probable class has the smallest score that there is, so a threshold that
-comes from scores never makes an empty set; if the model is right more often than the level, sets of one class cover
-more than was asked for. Classes that are equally probable share the smaller score.
+is random, and the scores, which depend on the row alone, are as valid. With u = 1 they would be valid too. But a row of
+which a model is sure and right would score just below 1, among the highest. Sets would go on for many classes to reach
+a threshold that close to 1. A set holds the most probable classes until their probability passes the threshold, the
+class that passes it included. The most probable class has the smallest score that there is, so a threshold that comes
+from scores never makes an empty set; if the model is right more often than the level, sets of one class cover more than
+was asked for. Classes that are equally probable share the smaller score.
 
 b is such that the weights of a row add up to less than 2^53 units of 2^-b: sums of them are exact, in any order. So
-calibration and prediction, which sum in different ways, agree in every bit, and a class is in the set *exactly* if its
+calibration and prediction, which sum in different ways, agree in every bit. A class is in the set *exactly* if its
 score is at most the threshold. (On another machine, whose exponential function may round otherwise, a score can differ
 in its last digits.) For K classes probabilities are accurate to K·2^-b with b = 52 - ⌈log2 K⌉: 4e-14 for 10 classes and
 3e-12 for 100.

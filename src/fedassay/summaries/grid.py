@@ -172,9 +172,9 @@ class Grid:
     * ``mixed``: the common refinement of a uniform and a logit grid of half the size each. Its binning
       error is never above that of either half, and choosing it needs no look at the data.
 
-    Thresholds become edges by moving the nearest interior edge onto each of them, so that the number of
-    leaves stays 2^h and ``score >= threshold`` is decided exactly, in double precision. A threshold of 0
-    needs no edge; a threshold of 1 makes the last leaf hold the scores that equal 1.
+    Thresholds become edges by moving the nearest interior edge onto each of them. So the number of leaves stays 2^h,
+    and ``score >= threshold`` is decided exactly, in double precision. A threshold of 0 needs no edge; a threshold of 1
+    makes the last leaf hold the scores that equal 1.
 
     Edge cases: thresholds outside [0, 1], or more of them than interior edges, are refused. Thresholds that
     compete for one edge take the next ones, in order.

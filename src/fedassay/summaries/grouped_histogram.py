@@ -2,10 +2,10 @@
 
 Names of subgroups are public in a question; in the rows they are fingerprints.
 
-A question lists its groups by name. In the rows a name is replaced by 64 bits of its hash, so that a column of
-any text takes eight bytes per row and finding a row's group is a search among at most 64 numbers. Two names
-with one fingerprint would share a group; among 65 names that has a chance below 2^-52, and it could never
-change in how many groups a row is counted.
+A question lists its groups by name. In the rows a name is replaced by 64 bits of its hash. So a column of any text
+takes eight bytes per row, and finding a row's group is a search among at most 64 numbers. Two names with one
+fingerprint would share a group; among 65 names that has a chance below 2^-52, and it could never change in how many
+groups a row is counted.
 """
 
 from __future__ import annotations
@@ -104,11 +104,10 @@ class GroupedHistogram(HistogramFields, Summary[dict[str, LabelledHistogram]]):
     Measures the histograms of the groups one after the other, ``other`` last; their sum is the histogram of
     all rows.
 
-    Guarantee: the sensitivity of one histogram. A row has one value of the group column, hence falls into
-    exactly one group (`group_of` is a function of the row), where it adds to one node per level; adding or
-    removing it moves those nodes only. A row that is replaced leaves the nodes of its old group and enters
-    those of its new one, which is the case of two rows in different nodes that `Sensitivity.of_counts` has
-    counted already.
+    Guarantee: the sensitivity of one histogram. A row has one value of the group column, hence falls into exactly one
+    group (`group_of` is a function of the row). There it adds to one node per level; adding or removing it moves those
+    nodes only. A row that is replaced leaves the nodes of its old group and enters those of its new group. That is the
+    case of two rows in different nodes, which `Sensitivity.of_counts` has counted already.
 
     The names are public: they travel with the question. The release shows which of them have rows.
 

@@ -185,7 +185,7 @@ def local_rank(rule: str, clients: int, rows: int, level: float, confidence: flo
     fewer.
 
     ``spread`` and ``paper`` are the local rank of `best_pair` for `clients` clients that all have as many rows as this
-    one, ``split`` is ⌈(1-α)(n+1)⌉. A client and the server come to the same number, as all of it is public but the
+    one; ``split`` is ⌈(1-α)(n+1)⌉. A client and the server come to the same number, as all of it is public but the
     rows, which the client reports.
 
     Edge cases: with too few rows for any pair the client sends its largest score (``split``: +∞). With more than 100

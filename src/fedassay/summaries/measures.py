@@ -1,7 +1,7 @@
 """Common tools of summaries: columns within bounds, whole numbers that add up exactly, and two sensitivities.
 
 Each limb but the highest is in [0, 2^32), the highest is signed: every entry is at most 2^32, so that no total over up
-to 2^27 clients wraps, and what such totals stand for is the exact sum of what clients wrote down.
+to 2^27 clients wraps. Such totals stand for the exact sum of the numbers that clients wrote down.
 """
 
 from __future__ import annotations

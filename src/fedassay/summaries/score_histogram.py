@@ -220,8 +220,8 @@ class VersusHistogram(ScoreHistogram):
 class PairedHistograms(HistogramFields, Summary[Both]):
     """`ScoreHistogram` of the column ``score``, then another of ``versus``.
 
-    This is a single summary, so that both models are counted on the same rows also where rows are left out at
-    random to keep to a bound.
+    This is a single summary. So both models are counted on the same rows, also where rows are left out at random to
+    keep to a bound.
 
     Sensitivity: a row is counted in both histograms, in one node of each level of each; that of a histogram with
     twice the levels.

@@ -185,12 +185,12 @@ def _log_binomial(rows: int) -> AnyFloats:
 class ChoiceLaw(CoverageOfThreshold):
     """Lower bound of the law of the coverage U, if m clients choose their t-th smallest of n scores privately.
 
-    Guarantee: for independent scores with one distribution, continuous or not, U is stochastically at least as large
-    as a variable with this law, provided that the set holds what equals the threshold. All numbers are within 1e-10,
-    for up to 10^5 rows.
+    Guarantee: let scores be independent with one distribution, continuous or not, and let the set hold what equals the
+    threshold. Then U is stochastically at least as large as a variable with this law. All numbers are within 1e-10, for
+    up to 10^5 rows.
 
-    Assumption: a choice whose losses grow by η·below = `rate` with each rank below the target, among `candidates` of
-    which one is +∞; a client that has fewer than n scores fills up with +∞ (which only raises U).
+    Assumption: a choice among `candidates`, of which one is +∞, whose losses grow by η·below = `rate` with each rank
+    below the target. A client that has fewer than n scores fills up with +∞ (which only raises U).
 
     Edge cases: `rate` may be infinite, which is `CoverageLaw`. One client and one row are allowed.
 

@@ -1,8 +1,9 @@
 """Coverage of a quantile of quantiles, before any score is seen: clients with equally many rows.
 
-Each of m clients sends the ℓ-th smallest of its n scores, the server takes the k-th smallest of what it got, and the
-set holds every value whose score is at most that threshold. Given the calibration rows, a new row is covered with
-probability U, which is random because those rows are. For independent scores with one continuous distribution
+Each of m clients sends the ℓ-th smallest of its n scores, and the server takes the k-th smallest of these as the
+threshold. The set holds every value whose score is at most the threshold. Given the calibration rows, a new row is
+covered with probability U, which is random because those rows are. For independent scores with one continuous
+distribution
 
     G(t) = P(Bin(n, t) >= ℓ)    = I_t(ℓ, n-ℓ+1)         law of the coverage of one client's quantile
     F(t) = P(Bin(m, G(t)) >= k) = I_{G(t)}(k, m-k+1)    law of U
@@ -25,10 +26,10 @@ Accuracy and proofs: docs/explanation/conformal-coverage.md.
 
 Mean and variance of variables in [0, 1] from their distribution functions, on panels that are halved until smooth.
 
-For clients that choose at random the law of the coverage is a mixture, wider than the quantile it belongs to and with
-long tails, so that no fixed set of nodes fits all of them. A panel has 32 Gauss-Legendre nodes; it is done when the
-last four of its 32 Legendre coefficients are below `SMOOTH`, since those that the rule misses, from the 64th on, are
-about the square of that.
+For clients that choose at random the law of the coverage is a mixture. It is wider than the quantile it belongs to and
+has long tails, so that no fixed set of nodes fits all of them. A panel has 32 Gauss-Legendre nodes. It is done when the
+last four of its 32 Legendre coefficients are below `SMOOTH`: those that the rule misses, from the 64th on, are about
+the square of that.
 """
 
 from __future__ import annotations
@@ -197,7 +198,7 @@ def moments(clients: int, rows: int, local_rank: ArrayLike, server_rank: ArrayLi
 
     With c near the median, M = c - ∫_lo^c F + ∫_c^hi (1-F) and E(U-c)² = 2∫_lo^c (c-t)F + 2∫_c^hi (t-c)(1-F), where
     nothing is larger than the result: no cancellation. 32 Gauss-Legendre nodes on each side are enough because U is
-    log-concave, and for the same reason the tails beyond lo and hi are less than `TAIL` times the mean.
+    log-concave. For the same reason the tails beyond lo and hi are less than `TAIL` times the mean.
 
     A mean next to 1 does not resolve its distance from 1; `mirrored_moments` can.
     """

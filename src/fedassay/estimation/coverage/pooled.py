@@ -289,8 +289,8 @@ def _sums(tail: NoiseTail, starts: AnyFloats, steps: Ints) -> AnyFloats:
 def _missed(level: float, tail: NoiseTail, margin: float, fewest: int, most: int, test_points: int) -> float:
     """Bound what is missed for all numbers of rows in a range.
 
-    Counted from rank N+1 down, what is missed is the mean of K times above(t0-αN) and above(t0-αN+i), i = 1..N. Each
-    is largest for the most rows, and as they fall with i, their mean is largest for the fewest.
+    Counted from rank N+1 down, what is missed is the mean of K times above(t0-αN) and above(t0-αN+i), i = 1..N. Each is
+    largest for the most rows. As they fall with i, their mean is largest for the fewest.
     """
     end = min(fewest, math.ceil(tail.furthest) + math.ceil(max(0.0, (1 - level) * most - margin)) + 1)
     terms = tail.above(margin - (1 - level) * most + np.arange(end + 1))

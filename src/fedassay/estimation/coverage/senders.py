@@ -97,8 +97,8 @@ def _characteristic(p: AnyFloats, counts: Ints, omega: AnyFloats, start: Ints) -
     """Return φ(ω) e^{-iω start} at a row of frequencies for each row of probabilities.
 
     Two things keep the digits. A likely coin is one, less an unlikely coin: the ones are whole turns of ω, which are
-    counted exactly. And the power of a coin that is repeated is taken in polar form with log1p, since the logarithm
-    of a number next to 1 would lose as many digits as the count has.
+    counted exactly. And the power of a coin that is repeated is taken in polar form with log1p: the logarithm of a
+    number next to 1 would lose as many digits as the count has.
     """
     likely = p > 0.5
     q, sign = np.where(likely, 1 - p, p)[:, None, :], np.where(likely, -1.0, 1.0)[:, None, :]

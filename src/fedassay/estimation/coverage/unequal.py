@@ -3,9 +3,9 @@
 Client j sends the ℓ_j-th smallest of its n_j scores, the server takes the k-th smallest of what it got (the paper's
 A.1). Then F(t) = P(S(t) >= k), where S(t) adds independent coins with the probabilities G_j(t) = I_t(ℓ_j, n_j-ℓ_j+1).
 
-A client with ℓ_j > n_j has too few rows and sends +∞. The k-th smallest of all is then the k-th smallest of the
-others, so that such a client changes nothing, for better or worse; if k is larger than the number of the others, the
-threshold is +∞ and everything is covered.
+A client with ℓ_j > n_j has too few rows and sends +∞. The k-th smallest of all is then the k-th smallest of the others,
+so that such a client has no effect. If k is larger than the number of the others, the threshold is +∞ and everything is
+covered.
 
 Which ranks, for these clients: the server's for given local ones, and a search for both. M grows with k, so that the
 valid k are those from some number on. What `pairs.py` proves about E(U - (1-α))² needs clients that are alike; here k
@@ -251,8 +251,8 @@ def _shifted(n: Ints, level: float, shift: float) -> Ints:
 def _promising(rows: Sequence[int], level: float) -> list[float]:
     """Return no shift, and those with the smallest error by a normal approximation of the number of clients below 1-α.
 
-    W = 1-U passes α where S(α) passes s: its standard deviation is about that of S(α) over the slope of its mean, and
-    s is a whole number, which adds an error of at most one over the slope.
+    W = 1-U passes α where S(α) passes s: its standard deviation is about that of S(α) over the slope of its mean. Since
+    s is a whole number, an error of at most one over the slope is added.
     """
     n, counts = np.unique(np.asarray(rows, dtype=np.int64), return_counts=True)
     errors = []

@@ -91,8 +91,8 @@ class ClassStatistics(Checked, Summary[ClassTotals]):
     """Sums over rows, over bins of the confidence, and over bins of the probability of each class.
 
     Bin m of [0, 1] is [m/M, (m+1)/M), the last one is closed. Numbers are in [0, 1], rounded down to whole multiples of
-    2^-(bits·digits)/weight and written as `digits` digits of `bits` bits, the highest first, each of them a vector of
-    its own: the sums of the digits are exact and additive.
+    2^-(bits·digits)/weight. They are written as `digits` digits of `bits` bits, the highest first, each of them a
+    vector of its own: the sums of the digits are exact and additive.
 
     Parameters
     ----------

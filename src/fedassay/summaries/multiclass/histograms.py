@@ -170,9 +170,9 @@ class ProbabilityHistograms(Checked, Summary[ClassCounts]):
 
     Sensitivity. Plain: exact, a row is in c cells. Clipped: the smaller of two bounds. (1) Vectors lie in a ball of
     radius 1 (jointly) or √(2c), with entries >= 0: one is at most the radius away from zeros, two are at most √2 times
-    that apart. (2) Rows move the unclipped vector by at most √(1/C₊² + (c-1)/C₋²) each, clipping is the projection on
-    a convex set (a ball, or a product of balls), which brings no two points further apart, and rounding changes each
-    entry by less than one.
+    that apart. (2) Rows move the unclipped vector by at most √(1/C₊² + (c-1)/C₋²) each. Clipping is the projection on a
+    convex set (a ball, or a product of balls), which brings no two points further apart. Rounding changes each entry by
+    less than one.
 
     Reference: Private Federated Multiclass Post-Hoc Calibration, Algorithm 1 and Appendices B.1 and B.3. Its algorithm
     lets the server clip the sum, which bounds nothing that one client does; here clients clip.

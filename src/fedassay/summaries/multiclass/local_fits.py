@@ -6,8 +6,8 @@ as published (the mean of inverse temperatures is another thing, and worse); for
 A client minimises its mean log loss plus (ridge/2)|theta - start|². In a skewed federation many clients hold a few
 rows, all of them right: without the penalty their optimum would be at infinity, and one of them would decide the mean.
 With it a fit moves by at most √(2 loss/ridge), and where the rows say nothing it stays. The start is the mean of the
-round before, so that the penalty slows a fit of several rounds down, but does not bind it to the identity map. Of 1e-4,
-1e-3 and 1e-2, the last one gave the smallest classwise error for temperature, vector and order-preserving scaling of a
+round before. So the penalty slows a fit of several rounds down, but does not bind it to the identity map. Of 1e-4, 1e-3
+and 1e-2, the last one gave the smallest classwise error for temperature, vector and order-preserving scaling of a
 CIFAR-10 model on skewed clients (100, Dirichlet 0.1); on equal clients it did no harm. For the temperature the penalty
 is on s = 1/T, in which the loss is convex.
 

@@ -10,10 +10,11 @@ weight, and its answer stays the same. Clipping a client's *temperature*, as fed
 A profile is the evidence of one client's rows about a temperature and about shifts of the classes, in one vector of
 norm at most one.
 
-Two things, each bounded by itself: the direction of the client's loss curve (`LossCurves`), and its moments by class,
-the means of p - e_y (how much too probable a class is) and of p(1 - p) (how far a shift of the class's logit moves it).
-Moments are made shorter together, so that the client loses weight and still asks for the same shift: clipping the
-excess alone would make shifts shorter than any client wants them. Noise for a vector of norm one covers all.
+It has two parts, each bounded by itself: the direction of the client's loss curve (`LossCurves`), and its moments by
+class. These are the means of p - e_y (how much too probable a class is) and of p(1 - p) (how far a shift of the class's
+logit moves it). Moments are made shorter together, so that the client loses weight and still asks for the same shift:
+clipping the excess alone would make shifts shorter than any client wants them. Noise for a vector of norm one covers
+all.
 """
 
 from __future__ import annotations
@@ -295,7 +296,7 @@ class ClientProfiles(Checked, Summary[Profiles]):
     With w = min(1, rows/`full_rows`) and m the means of p - e_y and 0.5·p(1 - p), by class: √0.5·w·(direction of the
     curve), √0.5·w·m/max(|m|, 0.05), in units of 2^-24, rounded toward zero.
 
-    Sensitivity: both parts have norms of at most √0.5, so the vector is at most 1 away from that of a client without
+    Sensitivity: both parts have norms of at most √0.5. So the vector is at most 1 away from that of a client without
     rows, which is zero, and at most 2 from any other. At which temperature a client looks does not change that.
 
     Examples

@@ -79,9 +79,9 @@ class MapChanges(Checked, Summary[ChangeTotals]):
     """Sums over rows of the changes by a map: of the log loss, the Brier score, and whether the row is right.
 
     Each change d, after less before, is cut at its bound and divided by it: c in [-1, 1]. Numbers are rounded toward
-    zero to whole multiples of 2^-(bits·digits)/weight and written as `digits` signed digits of `bits` bits, the highest
-    first, each of them a vector of its own: the sums of the digits are exact and additive. A map that keeps the order
-    of classes makes no row right or wrong: there the change of ``correct`` is not measured.
+    zero to whole multiples of 2^-(bits·digits)/weight. They are written as `digits` signed digits of `bits` bits, the
+    highest first, each of them a vector of its own: the sums of the digits are exact and additive. A map that keeps the
+    order of classes makes no row right or wrong: there the change of ``correct`` is not measured.
 
     Parameters
     ----------

@@ -229,8 +229,8 @@ class MatrixScaling(LogitMap):
 class OrderPreserving(LogitMap):
     """Softmax of logits whose gaps, from the largest to the smallest, are stretched by one factor for each rank.
 
-    Guarantee: whatever the factors are (all at least 1e-6), a class whose logit is at least that of another one gets
-    at least its probability, and equal logits get equal probabilities, in floating point too: no ranking changes.
+    Guarantee: whatever the factors are (all at least 1e-6), no ranking changes. A class whose logit is at least that of
+    another class gets at least its probability, and equal logits get equal probabilities, in floating point too.
     Different logits can get equal probabilities if floating point cannot tell them apart (far below the largest, or
     closer than 1e-16).
 

@@ -1,7 +1,7 @@
 """Answers of a client about a regression: its loss and the loss's derivatives, summed, at public parameters.
 
 Sums over clients are those of the pooled rows: a solver that sees only them finds the pooled fit, however differently
-clients are made up, and the outer products of gradients give it errors that do not trust the model.
+clients are made up. The outer products of gradients give it errors that do not trust the model.
 """
 
 from __future__ import annotations

@@ -207,7 +207,7 @@ class ClippedRound(RoundFields, Summary[ClippedSums]):  # type: ignore[override]
 
     Sent are √0.7·g'/C and √0.3·(derivative)/(its clip), in units of 2^-24, rounded toward zero.
 
-    Sensitivity: both parts have norms of at most √0.7 and √0.3, so the vector is at most 1 away from that of a client
+    Sensitivity: both parts have norms of at most √0.7 and √0.3. So the vector is at most 1 away from that of a client
     without rows, which is zero, and at most 2 from any other.
     """
 
