@@ -47,8 +47,8 @@ class PathCovariance(DrawnCovariance):
     Parameters
     ----------
     points : N = 2^L.
-    draw_variance : of a draw, in units of squared counts.
-    multiplier : by how much counts were multiplied.
+    draw_variance : the variance of a draw, in units of squared counts.
+    multiplier : the factor by which counts were multiplied.
 
     Guarantee: exact. The covariance of F_1..F_N is σ² Σ_l J_l, J_l the blocks of ones of width 2^l, and σ² the
     variance of a draw in units of squared rows.
@@ -137,7 +137,7 @@ class RootCovariance(DrawnCovariance):
     Parameters
     ----------
     response : g_0, .., g_{N-1}, what a draw adds to the sums from its point on (`ValueRoots.response`).
-    draw_variance : of a draw.
+    draw_variance : the variance of a draw.
 
     Guarantee: exact up to rounding, `sign_trace` for up to 2^11 points. Beyond, it is taken to be proportional to N,
     which is off by less than one in a thousand.

@@ -42,7 +42,7 @@ class Evidence:
 
     Parameters
     ----------
-    edges : of the leaves, increasing, one more than there are leaves.
+    edges : the edges of the leaves, increasing, one more than there are leaves.
     positives, negatives : the estimates, one per leaf.
     fit : the covariance of the estimates of one class: of the least-squares fit that they come from, or of another
         mechanism.
@@ -220,7 +220,7 @@ class Evidence:
             discretisation=discretisation,
         )
 
-    # --- is there enough? -----------------------------------------------------------------------------------
+    # --- enough rows ----------------------------------------------------------------------------------------
 
     def require(self, what: str, amount: float, noise_variance: float) -> float:
         """Return the amount, if it can carry a ratio; see `enough`."""

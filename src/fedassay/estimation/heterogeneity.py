@@ -23,7 +23,7 @@ from fedassay.estimation.evidence import Evidence
 from fedassay.estimation.metric import Metric
 from fedassay.protocol.metrics import METRICS, MetricRecord, Scale
 
-# --- what the rows of one site alone say about a model ------------------------------------------------------
+# --- estimates of one site ----------------------------------------------------------------------------------
 
 SMALLEST_CLASS = 10
 """Fewest rows of either class; a site with fewer is left out, since its variance would be meaningless."""
@@ -84,7 +84,7 @@ def _scaled(scale: Scale | None, value: float, variance: float) -> SiteEstimate 
     return SiteEstimate(value, variance)
 
 
-# --- how much sites differ ----------------------------------------------------------------------------------
+# --- random-effects analysis --------------------------------------------------------------------------------
 
 FEWEST_SITES = 3
 """Fewest sites with a prediction interval; a sum over fewer would say too much about each."""

@@ -124,7 +124,7 @@ class LeastSquares:
 
         Parameters
         ----------
-        below : how many rows lie in the first r leaves, for r = 0..leaves; n_j are the rows of a node.
+        below : the number of rows in the first r leaves, for r = 0..leaves; n_j are the rows of a node.
 
         w are the `node_weights` of that sum, for all r = 0..leaves at once and in linear time: with q = ⌊r/w_l⌋
         a node counts alike with all nodes that are left (right) of block q of level l within the same block
@@ -252,7 +252,7 @@ def _sign_trace_of_blocks(leaves: int, narrow: int, wide: int) -> float:
     return float(apart + inside)
 
 
-# --- which levels a tree should have ------------------------------------------------------------------------
+# --- the choice of levels -----------------------------------------------------------------------------------
 
 
 def mean_prefix_variance(fit: LeastSquares) -> float:
@@ -299,7 +299,7 @@ def ranked_widths(
     leaves : the number of leaves, a power of two.
     noise_variance_for : the noise variance of a node if every row is counted on that many levels. It grows
         with the number of levels, which is what the choice trades against.
-    keep : how many to return at most.
+    keep : the largest number of chains to return.
 
     Guarantee: exact; there are 2^19 chains for 2^20 leaves, and all of them are compared. Edge case: without noise
     the only answer is ``(1,)``.

@@ -70,7 +70,7 @@ class GroupStatistics(Summary[GroupTotals]):
     Parameters
     ----------
     edges : 0 = e_0 < e_1 < .. < e_Q = 1, public.
-    capacity : how many rows of one client are sure to fit; `largest` follows from it and is enforced.
+    capacity : the number of rows of one client that are sure to fit; `largest` follows from it and is enforced.
 
     Examples
     --------
@@ -209,7 +209,7 @@ def capacity_for(clients: int, *, largest: int = ONE) -> int:
     return max(1, min(LARGEST_ROWS_PER_CLIENT, int(2**TOTAL_BITS - 1) // (largest * max(1, clients))))
 
 
-# --- how two models differ row by row -----------------------------------------------------------------------
+# --- row-by-row differences of two models -------------------------------------------------------------------
 
 PLACE_SHIFT = 15
 """Placements are public, travel with the question and only enter a variance: 16-bit words are fine enough."""
@@ -256,7 +256,7 @@ class PairedMoments(Summary[PairedSums]):
     transform, height, thresholds, reach : the `Grid` of both histograms.
     placements : four tables of 2^height multiples of 2^-15, as little-endian 16-bit words: of positives and of
         negatives under the first model, then the same under the second.
-    capacity : how many rows of one client are sure to fit; `largest` follows from it and is enforced.
+    capacity : the number of rows of one client that are sure to fit; `largest` follows from it and is enforced.
     """
 
     name: ClassVar[str] = "paired-moments"

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 from fedassay.errors import UsageError
 
-# --- which bin a score falls into ---------------------------------------------------------------------------
+# --- the bin of a score -------------------------------------------------------------------------------------
 
 TRANSFORMS = ("uniform", "logit", "mixed")
 
@@ -151,7 +151,7 @@ def _table(transform: str, height: int, reach: float) -> _LogitTable:
     return _LogitTable(edge_bits=np.append(bits, sentinel), below=below, shift=shift, top=top)
 
 
-# --- the public grid of score bins that every client counts on ----------------------------------------------
+# --- the public grid ----------------------------------------------------------------------------------------
 
 LOWEST, HIGHEST = 2, 18
 """Lowest and highest height of a grid."""

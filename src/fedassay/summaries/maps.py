@@ -41,7 +41,7 @@ def one_of(kinds: Mapping[str, type[M]], content: object) -> M:
         ) from None
 
 
-# --- what a calibrator does to a score ----------------------------------------------------------------------
+# --- calibration maps of scores -----------------------------------------------------------------------------
 
 
 LARGEST_PARAMETER = 2.0**20

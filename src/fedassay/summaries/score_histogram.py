@@ -69,9 +69,9 @@ class HistogramFields:
     ----------
     transform, height, thresholds, reach : the `Grid`.
     widths : the levels of the `Tree`; ``(1,)`` is a flat histogram.
-    multipliers : by how much the counts of each level are multiplied before they are summed, 1 by default.
-        Noise that is the same everywhere then weighs less on a level with a larger multiplier: this is how
-        levels get different parts of the budget.
+    multipliers : the factors of the counts of each level before they are summed, 1 by default. Noise that is the same
+        everywhere then weighs less on a level with a larger multiplier: this is how levels get different parts of the
+        budget.
     """
 
     transform: str

@@ -59,7 +59,7 @@ class ClientChoice:
     Parameters
     ----------
     target : t, the rank of the score that a client aims at.
-    server_rank : k, which of the clients' values the server takes.
+    server_rank : k, the rank of the client value that the server takes.
     below, above : the slopes of the losses, η = ε/(below + above).
     law : the law of the coverage that this guarantees.
     """

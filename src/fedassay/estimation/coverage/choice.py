@@ -48,7 +48,7 @@ from fedassay.estimation.coverage.law import (
 )
 from fedassay.protocol.arrays import AnyFloats, Ints
 
-# --- where no choice is valid -------------------------------------------------------------------------------
+# --- requests without a valid choice ------------------------------------------------------------------------
 
 
 def enough_rows(possible: Callable[[int], bool], rows: int) -> int:
@@ -98,7 +98,7 @@ def would_do(rows: int, epsilon: float | None) -> str:
     return either if epsilon is None else f"{either}, or ε = {epsilon:.3g} with these rows"
 
 
-# --- the law of what a client's private choice covers -------------------------------------------------------
+# --- the law of one client's coverage -----------------------------------------------------------------------
 
 
 _AT_ONCE = 1 << 21
@@ -178,7 +178,7 @@ def _log_binomial(rows: int) -> AnyFloats:
     return table
 
 
-# --- how well a quantile of quantiles covers where each client chooses its ----------------------------------
+# --- the law of the coverage --------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -49,7 +49,7 @@ from scipy.special import betainc, betaincc, betainccinv, betaincinv, betaln, xl
 from fedassay.errors import UsageError
 from fedassay.protocol.arrays import AnyFloats, Ints
 
-# --- mean and variance of variables in [0 -------------------------------------------------------------------
+# --- mean and variance of variables in [0, 1] ---------------------------------------------------------------
 
 
 PANEL_NODES, PANEL_WEIGHTS = legendre.leggauss(32)
@@ -90,7 +90,7 @@ def mean_and_variance(cdf: Callable[[AnyFloats, Ints], AnyFloats], count: int) -
     return first, np.maximum(0, second - first**2)
 
 
-# --- how well a quantile of quantiles covers ----------------------------------------------------------------
+# --- constants of the coverage laws -------------------------------------------------------------------------
 
 LEFT_OUT = 1e-17
 """Part of the law of a sum of coins that is left out."""

@@ -56,9 +56,9 @@ class NoiseTail:
 
     Parameters
     ----------
-    law : that of one draw; `none` is no noise. `unary` is a sum of reports of which no one moves it by more than
+    law : the law of one draw; `none` is no noise. `unary` is a sum of reports of which none moves it by more than
         `reach` (Bernstein's inequality); `variance` then includes that of sampling the rows.
-    scale : of one draw, as in a release's noise; not used for `none` and `unary`.
+    scale : the scale of one draw, as in a release's noise; not used for `none` and `unary`.
     variance : the largest Var Z over the points.
     reach : the largest absolute weight of a draw, over the points.
     least_variance : the smallest Var Z over the points; zero if it is not known, which is safe.

@@ -179,7 +179,7 @@ class PooledLaw(CoverageOfThreshold):
             )
 
 
-# --- the margin that makes a quantile of noisy counts cover enough ------------------------------------------
+# --- the margin ---------------------------------------------------------------------------------------------
 
 SPARE = 1e-8
 """Allowance for rounding (`ROUNDING`), and for the terms of the first sum that are left out, each below 1e-16."""

@@ -42,7 +42,7 @@ class PublishedChoice:
     correction : ℓ_cor.
     target : ℓ + ℓ_cor, which clients aim at; at least n/2. Target/n is the quantile q of Algorithm 2, whose losses,
         times 1-q, are 1 per rank below the target and (1-q)/q per rank above, with η = ε/2.
-    law : what is guaranteed in truth, by our analysis of the same mechanism; its mean is never less than the level.
+    law : the true guarantee, by our analysis of the same mechanism; its mean is never less than the level.
     """
 
     local_rank: int

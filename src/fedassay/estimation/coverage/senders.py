@@ -36,7 +36,7 @@ from fedassay.estimation.coverage.law import (
 )
 from fedassay.protocol.arrays import AnyFloats, Ints
 
-# --- p(S >= k) for a sum S of independent coins with different ----------------------------------------------
+# --- tails of sums of independent coins ---------------------------------------------------------------------
 
 
 _AT_ONCE = 1 << 22

@@ -147,7 +147,7 @@ class UnequalLaw(CoverageOfThreshold):
         return 1 - float(brentq(excess, lo, hi, xtol=1e-15, rtol=1e-14))
 
 
-# --- which ranks -----------------------------------------------------------------------------------------
+# --- the choice of ranks ---------------------------------------------------------------------------------
 
 SHIFTS = tuple(np.linspace(-1.5, 1.5, 61).round(2).tolist())
 """Shifts of local ranks from (1-α)(n_j+1), in standard deviations of a client's own coverage."""

@@ -56,8 +56,8 @@ class ValuePath(ValueSummary):
 
     Parameters
     ----------
-    multiplier : by how much counts are multiplied. 1 is for noise that is calibrated in the L1 norm; others state
-        the sensitivity of `multiplied` vectors, which are shorter in the L2 norm.
+    multiplier : the factor of the counts. 1 is for noise that is calibrated in the L1 norm; others state the
+        sensitivity of `multiplied` vectors, which are shorter in the L2 norm.
 
     Examples
     --------

@@ -66,7 +66,7 @@ class ValueSummary(Summary[Distribution]):
     public_labels : True if two neighbouring data sets have the same labels. It is used for the unit example under
         replace-one without a bound on rows, and ignored elsewhere.
     quantity, parameters : the scalar: a column, or a score that is computed from several columns (`quantities`).
-    by, groups : how else rows are kept apart (`scored`), if they are not labelled.
+    by, groups : the other condition that keeps rows apart (`scored`), if they are not labelled.
     """
 
     lower: float
@@ -211,8 +211,8 @@ class ValueTree(ValueSummary):
     Parameters
     ----------
     widths : the levels of the `Tree`; ``(1,)`` counts leaves only.
-    multipliers : by how much the counts of a level are multiplied before they are summed, 1 by default; this is
-        how levels get different parts of the budget.
+    multipliers : the factors of the counts of each level before they are summed, 1 by default; this is how levels get
+        different parts of the budget.
 
     Examples
     --------

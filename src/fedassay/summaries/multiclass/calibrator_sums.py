@@ -2,7 +2,7 @@
 
 Sums over clients are those of the pooled rows: a solver that sees only them finds the pooled optimum, however
 differently classes are spread over clients. How far a client would move a calibrator is cut to a public length by the
-client, not by the server: no one has to be trusted with what was there before.
+client, not by the server: no party has to be trusted with the original update.
 """
 
 from __future__ import annotations
@@ -51,11 +51,11 @@ class ScalingSums(Checked, Summary[LossSums]):
     Parameters
     ----------
     method : ``temperature``, ``vector``, ``matrix`` or ``order-preserving`` (`multiclass.losses`).
-    classes : c, from 2 to 1,024. Rows with another number of logits count for nothing: a refusal would say that there
-        are rows.
+    classes : c, from 2 to 1,024. Rows with another number of logits count for nothing: a refusal would reveal that
+        there are rows.
     theta : the parameters, within ±2^20; those of order-preserving scaling at least 1e-6.
     order : 1 for the gradient only, 2 for the Hessian too (up to 420 parameters).
-    rough : whether sums that are right to about 1e-6 are enough, on the way to an optimum.
+    rough : True if sums that are right to about 1e-6 are enough, on the way to an optimum.
 
     Enforced: logits are cut at ±2^20 and a client has at most 2^32 rows, so that gradients are at most 2^53 and
     Hessians at most 2^72. Only the loss depends on theta without such a bound; it is cut at 2^75, which is more than
@@ -130,7 +130,7 @@ class ScalingSums(Checked, Summary[LossSums]):
         )
 
 
-# --- how far a client would move a calibrator ----------------------------------------------------------------
+# --- updates of a calibrator ---------------------------------------------------------------------------------
 
 
 UpdateWeights = Literal["clients", "rows", "fixed"]

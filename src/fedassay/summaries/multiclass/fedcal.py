@@ -81,7 +81,7 @@ def fedcal_identity(classes: int) -> Floats:
     Those are uniform on ±√(3/inputs), from a fixed public stream, so that their units differ from each other; the last
     layer has no weights yet, and intercepts that make all factors one. Every call returns the same numbers.
     """
-    # The raw stream of a bit generator is fixed for ever, what NumPy makes of it is not.
+    # The raw stream of a bit generator is fixed for ever; the numbers that NumPy derives from it are not.
     bits = np.random.PCG64(_SEED).random_raw(HIDDEN * (classes + HIDDEN))
     uniform = (bits >> np.uint64(11)).astype(np.float64) * 2.0**-52 - 1
     first, second = np.split(uniform, [HIDDEN * classes])

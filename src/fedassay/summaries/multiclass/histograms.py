@@ -101,7 +101,7 @@ class ClassHistograms(Checked, Summary[tuple[LabelledHistogram, ...]]):
         return tuple(self.histogram.read(part) for part in np.split(total, self.classes))
 
 
-# --- how often each class is true ---------------------------------------------------------------------------
+# --- counts of true and other classes -----------------------------------------------------------------------
 
 LEAST_CLIP, MOST_CLIP = 1e-3, 2.0**20
 
@@ -255,7 +255,7 @@ class ProbabilityHistograms(Checked, Summary[ClassCounts]):
         whole_units = np.floor(scaled * (UNITS / np.maximum(norms * _MARGIN, 1.0)))
         return np.asarray(whole_units, dtype=np.int64)
 
-    # --- how far a unit moves it ----------------------------------------------------------------------------
+    # --- sensitivity ----------------------------------------------------------------------------------------
 
     def sensitivity(self, protection: Protection) -> Sensitivity:
         """Return the sensitivity that the class states."""

@@ -23,7 +23,7 @@ from fedassay.summaries.maps import PlainMap, numbers
 from fedassay.summaries.multiclass.losses import LEAST_SLOPE, blocks, falling_gaps, padded, suffix_sums
 from fedassay.summaries.scored import MOST_CLASSES, whole
 
-# --- what a multiclass calibrator does to logits ------------------------------------------------------------
+# --- multiclass calibration maps ----------------------------------------------------------------------------
 
 
 class LogitMap(PlainMap, ABC):
@@ -91,7 +91,7 @@ def stretched(z: Floats, factors: Callable[[Floats], Floats]) -> Floats:
     order = np.argsort(-z, axis=0)
     falling = np.take_along_axis(z, order, axis=0)
     u = suffix_sums(falling_gaps(falling) * factors(falling))
-    # Exponential functions are exact to a digit, not monotone to the last one: what would rise is held down.
+    # Exponential functions are exact to a digit, not monotone to the last digit: what would rise is held down.
     e = np.minimum.accumulate(np.exp(u - u[0]), axis=0)
     back = np.empty_like(e)
     np.put_along_axis(back, order, e, axis=0)

@@ -90,7 +90,7 @@ class SmoothLoss(ABC):
     def hessians(self, theta: Floats, rows: Design) -> Floats:
         """Return the second derivatives, of each row: (.., rows, parameters, parameters)."""
 
-    # What is needed of many rows, without a matrix for each where that can be had.
+    # Sums over many rows, without a matrix for each row where that is possible.
 
     def gradient_sum(self, theta: Floats, rows: Design, weight: Floats) -> Floats:
         """Sum gradients, weighted, over rows: (.., parameters)."""

@@ -51,9 +51,9 @@ class Standard(Checked):
     ----------
     features : f, public. Rows with another number count for nothing.
     centres, scales : m and d, one for each feature; empty for 0 and 1.
-    intercept : whether the first parameter is one. Without it nothing is shifted.
+    intercept : True if the first parameter is an intercept. Without it nothing is shifted.
     target_centre, target_scale : c and s; other than 0 and 1 only for linear regression.
-    offset : whether rows have an offset. In linear regression it is taken off the target.
+    offset : True if rows have an offset. In linear regression it is taken off the target.
 
     Examples
     --------
@@ -207,7 +207,7 @@ class RegressionMoments(WithoutNoise, Checked, Summary[Moments]):
     Parameters
     ----------
     features : f, public. Rows with another number of features count for nothing.
-    less_offset : whether the offset is taken off the target first, as in linear regression.
+    less_offset : True if the offset is taken off the target first, as in linear regression.
 
     Guarantee: means and deviations are right to about 1e-10 of the deviation, or 1e-16 of the mean if that is more,
     however rows are spread over clients. Squares do not cancel: each client sums differences to a value among its own,

@@ -55,7 +55,7 @@ class RegressionRound(WithoutNoise, RoundFields, Summary[RoundSums]):  # type: i
 
     Parameters
     ----------
-    remembers : whether clients also add up the gradients of single rows, for `ClientSpread`.
+    remembers : True if clients also add up the gradients of single rows, for `ClientSpread`.
 
     Guarantee: sums are exact but for the rounding of each client's numbers to 2^-64, and cut at ±2^50 each.
     Sensitivity: none that is finite in practice; under noise `ClippedRound` is asked for.
