@@ -1,8 +1,8 @@
-"""How far scores are from frequencies: expected calibration error and the Hosmer-Lemeshow test.
+"""Calibration errors of scores: expected calibration error and the Hosmer-Lemeshow test.
 
 Buckets of neighbouring leaves: equi-depth ones from quantiles of the release, or of equal width.
 
-`Buckets` holds what calibration needs from them: how many rows, how many positives, the sum of scores, and
+`Buckets` holds what calibration needs from them: the number of rows and of positives, the sum of scores, and
 the joint error covariance of the gaps between the two.
 """
 
@@ -28,13 +28,13 @@ from fedassay.protocol.arrays import Floats, Ints
 
 
 def prefix_of(evidence: Evidence) -> Floats:
-    """Rows below each edge, in the order of scores; under noise made non-decreasing (least squares)."""
+    """Return the rows below each edge, in the order of scores; under noise made non-decreasing (least squares)."""
     prefix = np.concatenate([[0.0], np.cumsum(np.bincount(evidence.ranks, weights=evidence.counts))])
     return prefix if evidence.exact else np.asarray(isotonic_regression(prefix).x)
 
 
 def equi_depth(prefix: Floats, buckets: Sequence[int] | Ints) -> tuple[Ints, Ints]:
-    """The edges that cut the rows into equal parts, for each number of buckets, in one pass.
+    """Return the edges that cut the rows into equal parts, for each number of buckets, in one pass.
 
     Returns the indices of edges of all binnings, one binning after the other, each from 0 to the last edge,
     and where each binning starts. A boundary is the edge whose prefix is nearest to its target (Cormode and
@@ -102,28 +102,28 @@ class Buckets:
 
     @classmethod
     def equi_depth(cls, evidence: Evidence, buckets: int) -> Buckets:
-        """Buckets of equal size, see `equi_depth_edges`."""
+        """Build buckets of equal size, see `equi_depth_edges`."""
         return cls(evidence=evidence, edges=tuple(equi_depth_edges(evidence, buckets)))
 
     @property
     def number(self) -> int:
-        """How many buckets there are."""
+        """Number of buckets."""
         return len(self.edges) - 1
 
     @property
     def ends(self) -> tuple[Floats, Floats]:
-        """The lowest and the highest score of each bucket."""
+        """Lowest and the highest score of each bucket."""
         lower, upper = self.evidence.sides
         return lower[list(self.edges[:-1])], upper[np.array(self.edges[1:]) - 1]
 
     @cached_property
     def places(self) -> Ints:
-        """The bucket of each leaf."""
+        """Bucket of each leaf."""
         return np.asarray(np.searchsorted(self.edges, self.evidence.ranks, side="right") - 1)
 
     @cached_property
     def members(self) -> Floats:
-        """One row per bucket, one in its leaves."""
+        """Indicator matrix of the leaves of each bucket: one row per bucket, 1 in its leaves."""
         return np.asarray(self.places == np.arange(self.number)[:, None], dtype=np.float64)
 
     def _sum(self, values: Floats) -> Floats:
@@ -141,12 +141,12 @@ class Buckets:
 
     @cached_property
     def expected(self) -> Floats:
-        """The sum of scores per bucket."""
+        """Sum of scores per bucket."""
         return self._sum(self.evidence.counts * self.evidence.scores)
 
     @cached_property
     def expected_bound(self) -> Floats:
-        """How far binning can move the sum of scores of each bucket."""
+        """Largest change of the sum of scores of each bucket that binning can cause."""
         return np.maximum(0.0, self._sum(self.evidence.counts * self.evidence.half_widths))
 
     @cached_property
@@ -156,7 +156,7 @@ class Buckets:
 
     @cached_property
     def gap_noise_covariance(self) -> Floats:
-        """The privacy covariance of the gaps; exact, they are linear in the counts."""
+        """Privacy covariance of the gaps; exact, they are linear in the counts."""
         if self.evidence.exact:
             return np.zeros((self.number, self.number))
         s = self.evidence.scores
@@ -164,13 +164,13 @@ class Buckets:
 
     @cached_property
     def row_noise_variances(self) -> Floats:
-        """The privacy variance of the rows per bucket."""
+        """Privacy variance of the rows per bucket."""
         if self.evidence.exact:
             return np.zeros(self.number)
         return np.diag(self.evidence.noise_covariance(self.members, self.members))
 
     def rate_noise_variance(self, bucket: int) -> float:
-        """The privacy variance of the share of positive rows in a bucket."""
+        """Return the privacy variance of the share of positive rows in a bucket."""
         if self.evidence.exact:
             return 0.0
         rows = float(self.rows[bucket])
@@ -187,7 +187,7 @@ class Buckets:
 
     @cached_property
     def share_sampling_covariance(self) -> Floats:
-        """The sampling covariance of the shares (each is a mean over rows)."""
+        """Sampling covariance of the shares (each is a mean over rows)."""
         s, n = self.evidence.scores, self.evidence.rows
         second = self._sum(self.evidence.positives * (1 - s) ** 2 + self.evidence.negatives * s**2) / n
         # Noise can make a second moment too small; the squared mean is its least possible value.
@@ -196,7 +196,7 @@ class Buckets:
 
     @cached_property
     def share_noise_covariance(self) -> Floats:
-        """The privacy covariance of the shares, the noise in the number of rows included."""
+        """Privacy covariance of the shares, the noise in the number of rows included."""
         if self.evidence.exact:
             return np.zeros((self.number, self.number))
         s, n = self.evidence.scores, self.evidence.rows
@@ -205,7 +205,7 @@ class Buckets:
         return self.evidence.noise_covariance(of_positive, of_negative)
 
     def to_json(self) -> dict[str, list[float]]:
-        """Boundaries and counts: the B-bucket score histogram of the paper."""
+        """Return boundaries and counts: the B-bucket score histogram of the paper."""
         return {
             "edges": [*self.ends[0].tolist(), float(self.ends[1][-1])],
             "positives": self.observed.tolist(),
@@ -213,12 +213,12 @@ class Buckets:
         }
 
 
-# --- how far scores are from frequencies --------------------------------------------------------------------
+# --- calibration errors -------------------------------------------------------------------------------------
 
 
 @estimator
 def expected_calibration_error(evidence: Evidence, *, buckets: int = 10, level: float = LEVEL) -> Metric:
-    """The weighted mean gap between frequency and mean score over equi-depth buckets (Naeini et al. 2015)."""
+    """Estimate the weighted mean gap between frequency and mean score over equi-depth buckets (Naeini et al. 2015)."""
     evidence.require_rows()
     return _calibration_error(Buckets.equi_depth(evidence, buckets), level=level)
 
@@ -227,7 +227,7 @@ def expected_calibration_error(evidence: Evidence, *, buckets: int = 10, level: 
 def expected_calibration_error_uniform(
     evidence: Evidence, *, buckets: int = 10, level: float = LEVEL
 ) -> Metric:
-    """The same over buckets of equal width, [j/B, (j+1)/B)."""
+    """Estimate the calibration error of `expected_calibration_error` over buckets of equal width, [j/B, (j+1)/B)."""
     evidence.require_rows()
     return _calibration_error(
         Buckets(evidence=evidence, edges=tuple(uniform_edges(evidence, buckets))), level=level
@@ -236,7 +236,7 @@ def expected_calibration_error_uniform(
 
 @estimator
 def expected_error_of_calibrated(evidence: Evidence, *, buckets: int = 10, level: float = LEVEL) -> Metric:
-    """What `expected_calibration_error` will show of a calibrated model where these counts are expected.
+    """Predict the result of `expected_calibration_error` for a calibrated model where these counts are expected.
 
     There is no gap, so the estimate is the mean of Σ|e_j|, all of it error. The interval is the usual one, around this
     value.
@@ -258,7 +258,7 @@ def expected_error_of_calibrated(evidence: Evidence, *, buckets: int = 10, level
 
 
 def _calibration_error(buckets: Buckets, *, level: float) -> Metric:
-    """ECE = Σ_j |S_j| with S_j = D_j/n, and an interval that stays honest near zero.
+    """Compute ECE = Σ_j |S_j| with S_j = D_j/n, and an interval that stays honest near zero.
 
     The estimate is Σ |S_j + e_j|. Where a gap's sign is certain (|S_j| above a simultaneous band) the error
     is linear in e_j; elsewhere it is at most |e_j|. So the error is at most |Z + Σ_uncertain |e_j||, Z the
@@ -287,7 +287,7 @@ def _calibration_error(buckets: Buckets, *, level: float) -> Metric:
 
 
 def sum_of_absolute_values(covariance: Floats) -> tuple[float, float]:
-    """Mean and variance of Σ|e_j| for centred normal e with this covariance.
+    """Return mean and variance of Σ|e_j| for centred normal e with this covariance.
 
     E|e_j| = σ_j √(2/π), and Cov(|e_i|, |e_j|) = (2/π) σ_i σ_j (√(1-ρ²) + ρ arcsin ρ - 1) at correlation ρ.
 
@@ -305,7 +305,7 @@ def sum_of_absolute_values(covariance: Floats) -> tuple[float, float]:
 
 
 def debiased_squared_error(buckets: Buckets) -> float:
-    """Σ_j w_j (d_j² - v_j): the squared calibration error without the part that errors alone would give.
+    """Return Σ_j w_j (d_j² - v_j): the squared calibration error without the part that errors alone would give.
 
     w_j is a bucket's share of rows, d_j its gap, v_j the error variance of d_j (sampling and privacy). Its
     expectation is the true value, so it may be negative near zero. Buckets whose rows drown in noise are
@@ -319,7 +319,8 @@ def debiased_squared_error(buckets: Buckets) -> float:
 
 @estimator
 def hosmer_lemeshow(evidence: Evidence, *, groups: int = 10, level: float = LEVEL) -> Metric:
-    """The Hosmer-Lemeshow test of a frozen model on new rows, with the p-value of the null *with* the noise.
+    """Test the calibration of a frozen model on new rows (Hosmer-Lemeshow), with the p-value of the null *with* the
+    noise.
 
     X² = D^T V^{-1} D, where D_j = Σ(y - s) over an equi-depth, half-open group and V = diag(n_j π_j (1-π_j))
     plus the privacy covariance of D. Under calibration X² is χ² with one degree of freedom per group; the

@@ -21,7 +21,7 @@ from fedassay.protocol.metrics import of_part
 
 
 class Share(NamedTuple):
-    """The estimate of a share, its derivatives by the four counts, and the rows that it is a share of."""
+    """Estimate of a share, its derivatives by the four counts, and the rows that it is a share of."""
 
     estimate: Estimate
     gradient: Floats
@@ -30,7 +30,7 @@ class Share(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Confusion:
-    """The confusion counts at an edge, and their noise covariance.
+    """Confusion counts at an edge, and their noise covariance.
 
     Guarantee: rows with a score at or above `threshold` are the predicted positives, exactly, in double
     precision; noise variances are exact.
@@ -50,12 +50,12 @@ class Confusion:
 
     @classmethod
     def at(cls, evidence: Evidence, threshold: float) -> Confusion:
-        """The counts at the edge nearest to `threshold`."""
+        """Return the counts at the edge nearest to `threshold`."""
         return cls.at_edge(evidence, evidence.nearest_edge(threshold))
 
     @classmethod
     def at_edge(cls, evidence: Evidence, edge: int) -> Confusion:
-        """The counts at an edge."""
+        """Return the counts at an edge."""
         FN, TN = evidence.positives_below[edge], evidence.negatives_below[edge]
         return cls(
             evidence=evidence,
@@ -65,12 +65,12 @@ class Confusion:
         )
 
     def require(self, counted: str, weights: Weights) -> float:
-        """The sum of the counts with these weights, if it can carry a ratio (`Evidence.require`)."""
+        """Return the sum of the counts with these weights, if it can carry a ratio (`Evidence.require`)."""
         b = np.array(weights)
         return self.evidence.require(counted, float(b @ self.counts), float(b @ self.covariance @ b))
 
     def estimate(self, value: float, gradient: Floats) -> Estimate:
-        """The estimate with this value and these derivatives by the four counts.
+        """Return the estimate with this value and these derivatives by the four counts.
 
         As `Evidence.sampling_variance` and `Evidence.privacy_variance`, for functions of four counts.
         """
@@ -83,7 +83,7 @@ class Confusion:
         )
 
     def share(self, ratio: Ratio) -> Share:
-        """A share with its variances."""
+        """Return a share with its variances."""
         a, b = np.array(ratio.numerator), np.array(ratio.denominator)
         size = self.require(ratio.counted, ratio.denominator)
         value = float(a @ self.counts) / size
@@ -91,12 +91,12 @@ class Confusion:
         return Share(self.estimate(value, gradient), gradient, size)
 
     def metric(self, ratio: Ratio, *, level: float) -> Metric:
-        """A share with Wilson's interval."""
+        """Return a share with Wilson's interval."""
         share = self.share(ratio)
         return bounded(share.estimate, size=share.size, level=level)
 
     def mean(self, first: Ratio, second: Ratio, *, level: float) -> Metric:
-        """The mean of two shares of different rows, with an interval from those of both (`intervals.combined`)."""
+        """Estimate the mean of two shares of different rows; the interval is from both (`intervals.combined`)."""
         one, two = self.share(first), self.share(second)
         value = (one.estimate.value + two.estimate.value) / 2
         whole = self.estimate(value, (one.gradient + two.gradient) / 2)
@@ -110,9 +110,10 @@ class Confusion:
         return whole.metric(value, (low, high), level=level)
 
     def quotient(self, upper: Ratio, lower: Ratio, *, counted: str, level: float) -> Metric:
-        """The quotient of two shares of different rows, with an interval from those of both (`intervals.quotient`).
+        """Return the quotient of two shares of different rows, with an interval from those of both
+        (`intervals.quotient`).
 
-        `counted` says what the numerator of the lower share counts: without enough of it there is no quotient.
+        `counted` names what the numerator of the lower share counts: without enough of it there is no quotient.
         """
         self.require(counted, lower.numerator)
         one, two = self.share(upper), self.share(lower)
@@ -128,7 +129,7 @@ class Confusion:
         return whole.metric(value, (min(low, value), max(high, value)), level=level)
 
     def _correlation(self, one: Share, two: Share) -> float:
-        """Of the errors of two shares: different rows are drawn independently, but their noise may be shared."""
+        """Return the correlation of the errors of two shares: rows are drawn independently, but noise may be shared."""
         errors = one.estimate.standard_error * two.estimate.standard_error
         shared = float(one.gradient @ self.covariance @ two.gradient)
         return max(-1.0, min(1.0, shared / errors)) if errors > 0 else 0.0
@@ -136,13 +137,13 @@ class Confusion:
     def within(
         self, value: float, gradient: Weights, *, ends: tuple[float, float], size: float, level: float
     ) -> Metric:
-        """A smooth function of the counts with values between these ends; see `intervals.within`."""
+        """Estimate a smooth function of the counts with values between these ends; see `intervals.within`."""
         return within(self.estimate(value, np.array(gradient)), ends=ends, size=size, level=level)
 
 
 @estimator
 def net_benefit(confusion: Confusion, *, level: float = LEVEL) -> Metric:
-    """(TP - FP·t/(1-t))/n at the applied threshold t (Vickers and Elkin 2006).
+    """Estimate (TP - FP·t/(1-t))/n at the applied threshold t (Vickers and Elkin 2006).
 
     At high thresholds a few false positives weigh much, or none were seen. So the interval is put together
     from Wilson's intervals for TP/n and FP/n and their correlation (`intervals.combined`).
@@ -160,10 +161,10 @@ def net_benefit(confusion: Confusion, *, level: float = LEVEL) -> Metric:
 
 
 def _of_rows(of_true: float, of_false: float) -> Ratio:
-    """A combination of true and false positives, as a share of all rows."""
+    """Return a combination of true and false positives, as a share of all rows."""
     return Ratio(numerator=(of_true, 0, of_false, 0), denominator=ROWS, counted="rows")
 
 
 def decision_metrics(confusion: Confusion, *, level: float = LEVEL) -> dict[str, Metric]:
-    """All metrics of the decision at this threshold, by name."""
+    """Return all metrics of the decision at this threshold, by name."""
     return {record.name: record.estimator(confusion, level=level) for record in of_part("threshold")}

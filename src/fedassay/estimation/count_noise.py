@@ -1,8 +1,8 @@
-"""What privacy does to counts: the error of sums over leaves beyond that of sampling the rows.
+"""Errors that privacy adds to counts: those of sums over leaves beyond the error of sampling the rows.
 
 Two laws behind the same methods. `NodeNoise`: noise of its own in every node, the same whatever was counted.
-`LevelReports`: every client reports on one level only and randomises its answer, so that the error also
-depends on what is counted, and the classes of a level share it.
+`LevelReports`: every client reports on one level only and randomises its answer. There the error also depends on what
+is counted, and the classes of a level share it.
 
 Sums over leaves have one weight per leaf and class; several at once are the rows of two matrices.
 """
@@ -20,50 +20,50 @@ from fedassay.protocol.arrays import Floats
 
 
 class LeafCovariance(Protocol):
-    """The covariance C that noise gives to the leaf estimates of one class, without approximation.
+    """Covariance C that noise gives to the leaf estimates of one class, without approximation.
 
     Of counts on a tree it is `LeastSquares`; `covariances` has those of other mechanisms.
     """
 
     @property
     def exact(self) -> bool:
-        """Whether there is no noise."""
+        """True if there is no noise."""
 
     @property
     def reach(self) -> float:
-        """No draw of noise weighs more in the sum of the first leaves, nor in that of the others."""
+        """Upper bound of the weight of a draw of noise in the sum of the first leaves, and in that of the others."""
 
     @property
     def total_variance(self) -> float:
-        """The variance of the sum of all leaves."""
+        """Variance of the sum of all leaves."""
 
     @property
     def leaf_variance(self) -> float:
-        """The variance of one leaf estimate; if they differ, the mean."""
+        """Variance of one leaf estimate; if they differ, the mean."""
 
     @property
     def prefix_variances(self) -> Floats:
-        """The variance of the sum of the first r leaves, for r = 0..leaves."""
+        """Variance of the sum of the first r leaves, for r = 0..leaves."""
 
     @property
     def prefix_total_covariances(self) -> Floats:
-        """The covariance of the sum of the first r leaves with the sum of all, for r = 0..leaves."""
+        """Covariance of the sum of the first r leaves with the sum of all, for r = 0..leaves."""
 
     @property
     def sign_trace(self) -> float:
         """tr(S^T C S C) with S_ij = sign(i - j)."""
 
     def variance(self, weights: Floats) -> float:
-        """The variance of a weighted sum of leaf estimates."""
+        """Return the variance of a weighted sum of leaf estimates."""
 
     def covariance(self, weights: Floats) -> Floats:
-        """The joint covariance of several such sums, one per row of `weights`."""
+        """Return the joint covariance of several such sums, one per row of `weights`."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class PrefixNoise:
-    """The noise of one class: variances below each edge, their covariances with all rows (`joint`), and the
-    variance of all rows (`total`).
+    """Noise of one class: variances below each edge, their covariances with all rows (`joint`), and the variance of all
+    rows (`total`).
     """
 
     below: Floats
@@ -72,16 +72,16 @@ class PrefixNoise:
 
     @cached_property
     def above(self) -> Floats:
-        """The variances at or above each edge."""
+        """Variances at or above each edge."""
         return self.total - 2 * self.joint + self.below
 
     @cached_property
     def across(self) -> Floats:
-        """The covariances of below and above."""
+        """Covariances of below and above."""
         return self.joint - self.below
 
     def halves(self, edge: int) -> Floats:
-        """The joint covariance of the rows above an edge and of those below it."""
+        """Return the joint covariance of the rows above an edge and of those below it."""
         across = self.across[edge]
         return np.array([[self.above[edge], across], [across, self.below[edge]]])
 
@@ -93,16 +93,16 @@ class NodeNoise:
     fit: LeafCovariance
 
     def covariance(self, of_positive: Floats, of_negative: Floats) -> Floats:
-        """The joint noise covariance of several sums."""
+        """Return the joint noise covariance of several sums."""
         return self.fit.covariance(of_positive) + self.fit.covariance(of_negative)
 
     def variance(self, of_positive: Floats, of_negative: Floats) -> float:
-        """The noise variance of one sum."""
+        """Return the noise variance of one sum."""
         return self.fit.variance(of_positive) + self.fit.variance(of_negative)
 
     @cached_property
     def positives(self) -> PrefixNoise:
-        """The noise of positive rows up to an edge."""
+        """Noise of positive rows up to an edge."""
         fit = self.fit
         return PrefixNoise(
             below=fit.prefix_variances, joint=fit.prefix_total_covariances, total=fit.total_variance
@@ -110,22 +110,22 @@ class NodeNoise:
 
     @property
     def negatives(self) -> PrefixNoise:
-        """The noise of negative rows up to an edge: the same law."""
+        """Noise of negative rows up to an edge: the same law."""
         return self.positives
 
     @property
     def rows(self) -> float:
-        """The noise variance of the number of rows."""
+        """Noise variance of the number of rows."""
         return 2 * self.fit.total_variance
 
     def confusion(self, edge: int) -> Floats:
-        """The noise covariance of TP, FN, FP and TN at an edge."""
+        """Return the noise covariance of TP, FN, FP and TN at an edge."""
         return np.asarray(np.kron(np.eye(2), self.positives.halves(edge)), dtype=np.float64)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class LevelReports:
-    """Each client reports on one level, by bits that are randomised one by one.
+    """Noise where each client reports on one level, by bits that are randomised one by one.
 
     Let a sum have the node weights w_k on level k, a part f_k of the M clients report on level k, and n_j rows
     be in node j. Clients are independent, and those of different levels are different ones, so around the
@@ -157,7 +157,7 @@ class LevelReports:
     counts: Floats
 
     def covariance(self, of_positive: Floats, of_negative: Floats) -> Floats:
-        """The joint covariance of several sums."""
+        """Return the joint covariance of several sums."""
         weights = np.stack([of_positive, of_negative], axis=-2)
         result = _outer(weights, self.counts) / self._rows - _weighted(weights, self.counts)
         levels = zip(
@@ -170,26 +170,26 @@ class LevelReports:
         return result
 
     def variance(self, of_positive: Floats, of_negative: Floats) -> float:
-        """The variance of one sum."""
+        """Return the variance of one sum."""
         return max(0.0, float(self.covariance(of_positive[None], of_negative[None])[0, 0]))
 
     @cached_property
     def positives(self) -> PrefixNoise:
-        """The error of positive rows up to an edge."""
+        """Error of positive rows up to an edge."""
         return self._coupled(self._classes[0])
 
     @cached_property
     def negatives(self) -> PrefixNoise:
-        """The error of negative rows up to an edge."""
+        """Error of negative rows up to an edge."""
         return self._coupled(self._classes[1])
 
     @cached_property
     def rows(self) -> float:
-        """The variance of the number of rows."""
+        """Variance of the number of rows."""
         return float(self.confusion(0).sum())
 
     def confusion(self, edge: int) -> Floats:
-        """The covariance of TP, FN, FP and TN at an edge; the classes are not independent."""
+        """Return the covariance of TP, FN, FP and TN at an edge; the classes are not independent."""
         covariance = np.zeros((4, 4))
         counts, sums = [], []
         for start, one in zip((0, 2), self._classes, strict=True):
@@ -201,7 +201,7 @@ class LevelReports:
         return np.asarray(covariance + common)
 
     def rate_variances(self, label: int, rates: Floats) -> Floats:
-        """A bound on the variance of (rows at or above an edge) - rate·(all rows) of one class, for all edges.
+        """Bound the variance of (rows at or above an edge) - rate·(all rows) of one class, for all edges.
 
         Around the population, the sampling of rows included, and without the part -(Σ n w)²/M: this is the
         variance that Bernstein's inequality needs (see `bands`).
@@ -272,12 +272,12 @@ class _Class:
 
 
 def _weighted(weights: Floats, counts: Floats) -> Floats:
-    """Σ n_j w_j w_j^T over classes and nodes j."""
+    """Return Σ n_j w_j w_j^T over classes and nodes j."""
     flat = weights.reshape(len(weights), -1)
     return np.asarray((flat * counts.reshape(-1)) @ flat.T)
 
 
 def _outer(weights: Floats, counts: Floats) -> Floats:
-    """(Σ n_j w_j)(Σ n_j w_j)^T."""
+    """Return (Σ n_j w_j)(Σ n_j w_j)^T."""
     sums = weights.reshape(len(weights), -1) @ counts.reshape(-1)
     return np.outer(sums, sums)

@@ -1,4 +1,4 @@
-"""The covariance of sums up to each point, for mechanisms that are not counts on a tree: ``path`` and ``factorised``.
+"""Covariance of sums up to each point, for mechanisms that are not counts on a tree: ``path`` and ``factorised``.
 
 Both classes are a `LeafCovariance`, as `LeastSquares` is for the mechanism ``tree``, so that every estimator works for
 all of them. F_r is the sum of the first r of N leaves, F_0 = 0; weights a of
@@ -17,38 +17,38 @@ from scipy.fft import irfft, rfft
 from fedassay.protocol.arrays import Floats
 
 _LARGEST_SQUARE = 1 << 11
-"""Beyond this size the trace of `RootCovariance` is taken to grow in proportion."""
+"""Size beyond which the trace of `RootCovariance` is taken to grow in proportion."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class DrawnCovariance(ABC):
-    """The covariance of a mechanism whose draws all have one variance."""
+    """Covariance of a mechanism whose draws all have one variance."""
 
     draw_variance: float
 
     @property
     def exact(self) -> bool:
-        """Whether there is no noise."""
+        """True if there is no noise."""
         return self.draw_variance == 0
 
     @abstractmethod
     def covariance(self, weights: Floats) -> Floats:
-        """The joint covariance of several sums of leaf estimates, from one row of weights for each."""
+        """Return the joint covariance of several sums of leaf estimates, from one row of weights for each."""
 
     def variance(self, weights: Floats) -> float:
-        """The variance of a weighted sum of leaf estimates."""
+        """Return the variance of a weighted sum of leaf estimates."""
         return float(self.covariance(weights[None])[0, 0])
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class PathCovariance(DrawnCovariance):
-    """The mechanism ``path``: F_r gets the draws of all nodes over leaf r-1, from the leaf to the root.
+    """Mechanism ``path``: F_r gets the draws of all nodes over leaf r-1, from the leaf to the root.
 
     Parameters
     ----------
     points : N = 2^L.
-    draw_variance : of a draw, in units of squared counts.
-    multiplier : by how much counts were multiplied.
+    draw_variance : the variance of a draw, in units of squared counts.
+    multiplier : the factor by which counts were multiplied.
 
     Guarantee: exact. The covariance of F_1..F_N is σ² Σ_l J_l, J_l the blocks of ones of width 2^l, and σ² the
     variance of a draw in units of squared rows.
@@ -67,7 +67,7 @@ class PathCovariance(DrawnCovariance):
 
     @property
     def reach(self) -> float:
-        """Every node counts once."""
+        """Upper bound of the weight of a draw: every node counts once."""
         return 1 / self.multiplier
 
     @property
@@ -76,36 +76,36 @@ class PathCovariance(DrawnCovariance):
 
     @property
     def _unit(self) -> float:
-        """σ²."""
+        """Variance of a draw in units of squared rows, σ²."""
         return self.draw_variance / self.multiplier**2
 
     @property
     def total_variance(self) -> float:
-        """The nodes over the last leaf."""
+        """Variance of the sum of all leaves: the nodes over the last leaf."""
         return self._unit * self._levels
 
     @property
     def leaf_variance(self) -> float:
-        """The mean over the leaves: leaf i has the 2(z+1) nodes that differ from those of leaf i-1, z the number of
-        zeros at the end of i in binary digits; leaf 0 has all over it.
+        """Mean over the leaves: leaf i has the 2(z+1) nodes that differ from those of leaf i-1, z the number of zeros
+        at the end of i in binary digits; leaf 0 has all over it.
         """
         N, L = self.points, self._levels - 1
         return self._unit * (L + 1 + 2 * (2 * (N - 1) - L)) / N
 
     @cached_property
     def prefix_variances(self) -> Floats:
-        """The same at all points."""
+        """Variances of the prefix sums, equal at all points."""
         return np.concatenate([[0.0], np.full(self.points, self.total_variance)])
 
     @cached_property
     def prefix_total_covariances(self) -> Floats:
-        """The nodes over both leaves."""
+        """Covariances with the sum of all leaves: the nodes over both leaves."""
         places = np.arange(self.points)
         shared = sum((places >> k) == ((self.points - 1) >> k) for k in range(self._levels))
         return np.concatenate([[0.0], self._unit * np.asarray(shared, dtype=np.float64)])
 
     def covariance(self, weights: Floats) -> Floats:
-        """The joint covariance of several such sums: Σ_l, over blocks, of products of their sums of weights of F."""
+        """Return the joint covariance of several sums: Σ_l, over blocks, of products of their sums of weights of F."""
         sums = _by_parts(weights)
         result = np.zeros((len(weights), len(weights)))
         for level in range(self._levels):
@@ -132,12 +132,12 @@ class PathCovariance(DrawnCovariance):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class RootCovariance(DrawnCovariance):
-    """The mechanism ``factorised``: F_r = Σ_{k<r} g_{r-1-k} x_k, with one draw in each x_k.
+    """Mechanism ``factorised``: F_r = Σ_{k<r} g_{r-1-k} x_k, with one draw in each x_k.
 
     Parameters
     ----------
     response : g_0, .., g_{N-1}, what a draw adds to the sums from its point on (`ValueRoots.response`).
-    draw_variance : of a draw.
+    draw_variance : the variance of a draw.
 
     Guarantee: exact up to rounding, `sign_trace` for up to 2^11 points. Beyond, it is taken to be proportional to N,
     which is off by less than one in a thousand.
@@ -155,35 +155,35 @@ class RootCovariance(DrawnCovariance):
 
     @cached_property
     def reach(self) -> float:
-        """The largest of g, for sums from the first leaf and for sums up to the last one: g is not negative."""
+        """Largest of g, for sums from the first leaf and for sums up to the last one: g is not negative."""
         return float(np.abs(self.response).max())
 
     @property
     def total_variance(self) -> float:
-        """That of the last sum."""
+        """Variance of the last sum."""
         return float(self.prefix_variances[-1])
 
     @cached_property
     def leaf_variance(self) -> float:
-        """The mean over the leaves; leaf i is a sum with the weights h_k = g_k - g_{k-1}, k = 0..i."""
+        """Mean over the leaves; leaf i is a sum with the weights h_k = g_k - g_{k-1}, k = 0..i."""
         h = np.diff(self.response, prepend=0.0)
         return self.draw_variance * float(np.cumsum(h * h).mean())
 
     @cached_property
     def prefix_variances(self) -> Floats:
-        """σ² Σ_{k<r} g_k²."""
+        """Variances of the prefix sums: σ² Σ_{k<r} g_k²."""
         return self.draw_variance * np.concatenate([[0.0], np.cumsum(self.response**2)])
 
     @cached_property
     def prefix_total_covariances(self) -> Floats:
-        """σ² Σ_k g_k g_{k+N-r}: the correlation of g with itself."""
+        """Covariances with the last sum: σ² Σ_k g_k g_{k+N-r}, the correlation of g with itself."""
         g, N = self.response, len(self.response)
         spectrum = rfft(g, 2 * N)
         correlation = irfft(spectrum * spectrum.conj(), 2 * N)[:N]
         return np.asarray(self.draw_variance * np.concatenate([[0.0], correlation[::-1]]))
 
     def covariance(self, weights: Floats) -> Floats:
-        """The joint covariance of several such sums, from their weights of the draws, Σ_r g_{r-k} c_r."""
+        """Return the joint covariance of several sums, from their weights of the draws, Σ_r g_{r-k} c_r."""
         N = len(self.response)
         spectrum = rfft(_by_parts(weights), 2 * N, axis=-1) * rfft(self.response, 2 * N).conj()
         of_draws = irfft(spectrum, 2 * N, axis=-1)[:, :N]
@@ -210,7 +210,7 @@ class RootCovariance(DrawnCovariance):
 
 
 def _by_parts(weights: Floats) -> Floats:
-    """The weights of F_1..F_N that belong to weights of leaves, along the last axis."""
+    """Return the weights of F_1..F_N that belong to weights of leaves, along the last axis."""
     return np.asarray(
         weights - np.concatenate([weights[..., 1:], np.zeros((*weights.shape[:-1], 1))], axis=-1)
     )

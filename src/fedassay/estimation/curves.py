@@ -1,7 +1,7 @@
 """Curves with simultaneous bands: ROC, precision-recall, net benefit, reliability.
 
 A curve is a plain mapping of lists (its JSON), or has empty lists and a ``reason``. Thresholds are edges of
-leaves, so every point is exact up to sampling and noise. How each band is made is said in the function.
+leaves, so every point is exact up to sampling and noise. Each function states how its band is made.
 
 Simultaneous bands for the two score distributions, from which the bands of curves are made.
 
@@ -36,35 +36,35 @@ from fedassay.protocol.vocabulary import Noise
 # --- simultaneous bands for the two score distributions -----------------------------------------------------
 
 NOISE_SHARE = 0.1
-"""The part of the allowed error that the noise may use."""
+"""Part of the allowed error that the noise may use."""
 
 _SMALL_SCALE = 0.5
-"""Below this scale, discrete Laplace noise has heavier tails than a continuous one of the same variance."""
+"""Scale below which discrete Laplace noise has heavier tails than continuous noise of the same variance."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class RateBand:
-    """The share of a class at or above each edge, non-increasing, and a half-width for all edges at once."""
+    """Share of a class at or above each edge, non-increasing, and a half-width for all edges at once."""
 
     rates: Floats
     half_width: float
 
     @property
     def lower(self) -> Floats:
-        """The lower ends."""
+        """Lower ends of the band."""
         return np.maximum(self.rates - self.half_width, 0.0)
 
     @property
     def upper(self) -> Floats:
-        """The upper ends."""
+        """Upper ends of the band."""
         return np.minimum(self.rates + self.half_width, 1.0)
 
 
 def rate_band(evidence: Evidence, label: int, *, error: float) -> RateBand:
-    """The band of the class with this label (1 or 0); true at all edges at once but for `error`.
+    """Return the band of the class with this label (1 or 0); true at all edges at once but for `error`.
 
-    Under noise the rates are the isotonic regression of the estimates, which moves no point further from a
-    monotone truth than the worst point was before, so that one half-width serves all.
+    Under noise the rates are the isotonic regression of the estimates. It moves no point further from a monotone truth
+    than the worst point was before, so that one half-width serves all.
     """
     below = evidence.positives_below if label else evidence.negatives_below
     total = float(below[-1])
@@ -95,7 +95,7 @@ def rate_band(evidence: Evidence, label: int, *, error: float) -> RateBand:
 
 
 def dkw_half_width(rows: float, error: float) -> float:
-    """sqrt(log(2/error)/(2 rows)): no empirical distribution strays further (Massart 1990).
+    """Return sqrt(log(2/error)/(2 rows)): no empirical distribution strays further (Massart 1990).
 
     Examples
     --------
@@ -106,7 +106,7 @@ def dkw_half_width(rows: float, error: float) -> float:
 
 
 def half_width_of(noise: Noise, variance: float, *, points: int, error: float, reach: float = 1.0) -> float:
-    """`noise_half_width` for the law of a draw.
+    """Return `noise_half_width` for the law of a draw.
 
     `variance` is that of the whole sum, however many draws (`Noise.copies`) the noise of a node amounts to: the
     cumulants of independent draws add up. `reach` is the largest weight of a draw in the sum: the bounds are for
@@ -128,7 +128,7 @@ def half_width_of(noise: Noise, variance: float, *, points: int, error: float, r
 
 
 def noise_half_width(variance: float, scale: float, *, points: int, error: float) -> float:
-    """A bound on the largest of `points` noisy sums, each with at most this variance.
+    """Bound the largest of `points` noisy sums, each with at most this variance.
 
     A sum Σ a_i X_i of independent Laplace variables of scale b, |a_i| <= 1, has a cumulant generating
     function of at most (v/2) t²/(1 - b²t²), v its variance; the same holds for discrete Laplace variables of
@@ -154,7 +154,8 @@ def noise_half_width(variance: float, scale: float, *, points: int, error: float
 
 
 def sharp_half_width(variance: float, scale: float, *, points: int, error: float) -> float:
-    """The same with the exact generating function of discrete Laplace draws, for scales that are small.
+    """Bound the largest sum as `noise_half_width` does, with the exact generating function of discrete Laplace draws,
+    for scales that are small.
 
     One draw has the cumulant generating function K(t) = -log(1 - v(cosh t - 1)), v its variance, whose
     cumulants are all positive: K(at) <= a² K(t) for |a| <= 1, so that of the sum is at most (variance/v)·K(t).
@@ -171,9 +172,9 @@ def sharp_half_width(variance: float, scale: float, *, points: int, error: float
 
 
 def bernstein_half_width(variance: float, largest: float, *, points: int, error: float) -> float:
-    """A bound on the largest of `points` sums whose generating functions are at most (v/2) t²/(1 - ct/3).
+    """Bound the largest of `points` sums whose generating functions are at most (v/2) t²/(1 - ct/3).
 
-    Bernstein's: P(|sum| > u) <= 2 exp(-u²/(2(v + cu/3))), solved for u; c is `largest`.
+    Bernstein's inequality: P(|sum| > u) <= 2 exp(-u²/(2(v + cu/3))), solved for u; c is `largest`.
 
     Examples
     --------
@@ -186,7 +187,7 @@ def bernstein_half_width(variance: float, largest: float, *, points: int, error:
 
 
 def report_half_width(noise: Noise, variance: float, points: int, error: float) -> float:
-    """The same for bits of clients that report on one level each; sampling is in the variance already.
+    """Bound the largest sum for bits of clients that report on one level each; sampling is in the variance already.
 
     A client on level k adds Σ_j w_j (bit_j - q)/(½ - q)/f_k to a sum. With x_j = t w_j/(f_k (½ - q)) its generating
     function is Π_j (1 - q + q e^{x_j}) times the mean of R(x_j) over the cells j that the client may be in, R(x) =
@@ -202,18 +203,17 @@ def report_half_width(noise: Noise, variance: float, points: int, error: float) 
 # --- curves with simultaneous bands -------------------------------------------------------------------------
 
 POINTS = 200
-"""A curve has at most this many points."""
+"""Largest number of points of a curve."""
 
 CurveValues = dict[str, Any]
 
 
 def roc_curve(evidence: Evidence, *, level: float = LEVEL) -> CurveValues:
-    """True against false positive rate, from (0, 0) to (1, 1).
+    """Compute the true against the false positive rate, from (0, 0) to (1, 1).
 
-    Band: each class's score distribution has a simultaneous band (see `bands`) at half the error. Together
-    they confine the true curve's point at every threshold to a rectangle; `lower` and `upper` are what all
-    rectangles together say about the true positive rate at each of the listed false positive rates,
-    simultaneously.
+    Band: each class's score distribution has a simultaneous band (see `bands`) at half the error. Together they confine
+    the true curve's point at every threshold to a rectangle; `lower` and `upper` are the bounds that all rectangles
+    together give for the true positive rate at each of the listed false positive rates, simultaneously.
 
     The threshold of (0, 0) is None: no finite threshold excludes every possible score.
     """
@@ -243,7 +243,7 @@ def roc_curve(evidence: Evidence, *, level: float = LEVEL) -> CurveValues:
 
 
 def precision_recall_curve(evidence: Evidence, *, level: float = LEVEL) -> CurveValues:
-    """Precision against recall, from high thresholds to low ones.
+    """Compute precision against recall, from high thresholds to low ones.
 
     Band: a third of the error each to the distributions of positives and of negatives (simultaneous bands)
     and to the prevalence; precision is monotone in all three, so its worst corners bound it, simultaneously.
@@ -276,7 +276,7 @@ def precision_recall_curve(evidence: Evidence, *, level: float = LEVEL) -> Curve
 
 
 def net_benefit_curve(evidence: Evidence, *, level: float = LEVEL) -> CurveValues:
-    """Net benefit at thresholds from 0.01 to 0.99 (the edges nearest to them), and that of treating everyone.
+    """Compute net benefit at thresholds from 0.01 to 0.99 (the edges nearest to them), and that of treating everyone.
 
     Band: intervals at an error of (1 - level)/points each (Bonferroni), simultaneous.
     """
@@ -302,7 +302,7 @@ def net_benefit_curve(evidence: Evidence, *, level: float = LEVEL) -> CurveValue
 
 
 def reliability_curve(buckets: Buckets, *, level: float = LEVEL) -> CurveValues:
-    """Observed frequency against mean score per bucket.
+    """Compute observed frequency against mean score per bucket.
 
     Band: Clopper-Pearson intervals, widened for the noise, at an error of (1 - level)/buckets each
     (Bonferroni), simultaneous. Buckets whose rows drown in noise are left out.
@@ -323,7 +323,7 @@ def reliability_curve(buckets: Buckets, *, level: float = LEVEL) -> CurveValues:
 
 @dataclass(frozen=True, kw_only=True)
 class ReliabilityLists:
-    """The entries of a reliability curve of some bins, each with an error of (1 - level)/bins."""
+    """Entries of a reliability curve of some bins, each with an error of (1 - level)/bins."""
 
     bins: int
     level: float
@@ -332,13 +332,13 @@ class ReliabilityLists:
     def add(
         self, ends: tuple[float, float], mean: float, observed: float, rows: float, of: float, privacy: float
     ) -> None:
-        """Add a bin with so many rows `of` all; `privacy` is the noise variance of the observed share."""
+        """Add a bin with this many rows, out of `of` in all; `privacy` is the noise variance of the observed share."""
         band = share_interval(observed, rows, privacy, level=1 - (1 - self.level) / self.bins)
         inside, share = min(ends[1], max(ends[0], mean)), min(1.0, max(0.0, observed))
         self.points.append((list(ends), inside, share, rows / of, *band))
 
     def to_json(self, *, reason: str = "") -> CurveValues:
-        """The lists, and the reason why they are empty, if they are."""
+        """Return the lists, and the reason why they are empty, if they are."""
         names = ("edges", "mean_score", "observed", "share", "lower", "upper")
         lists = zip(*self.points, strict=True) if self.points else [()] * len(names)
         curve = {name: list(values) for name, values in zip(names, lists, strict=True)}
@@ -351,7 +351,7 @@ def _precision(share: float, tpr: Floats, fpr: Floats) -> Floats:
 
 
 def _spread_out(tpr: RateBand, fpr: RateBand) -> NDArray[np.int64]:
-    """At most `POINTS` edges, evenly spread along the curve, from the highest edge to the lowest."""
+    """Return at most `POINTS` edges, evenly spread along the curve, from the highest edge to the lowest."""
     progress = (tpr.rates + fpr.rates)[::-1] / 2  # from 0 at the top edge to 1 at the lowest
     targets = np.linspace(0, 1, POINTS)
     places = np.searchsorted(progress, targets - 1e-12)

@@ -1,4 +1,4 @@
-"""What released counts say: leaf counts of both classes and the law of their noise.
+"""Evidence in released counts: leaf counts of both classes and the law of their noise.
 
 Every estimator of this package is a pure function of an `Evidence`. Smooth ones describe themselves by a
 value and its derivative by each leaf count (their influence function); both variances of the error follow
@@ -24,11 +24,11 @@ from fedassay.protocol.arrays import Floats, Ints
 from fedassay.protocol.vocabulary import NO_NOISE, Noise
 
 ENOUGH = 4.0
-"""A count is evidence if it is at least this many of its noise standard deviations."""
+"""Least count that is evidence, in its noise standard deviations."""
 
 
 def dot(a: Floats, b: Floats) -> float:
-    """Σ a_i b_i without BLAS, whose threads wait for each other longer than such a sum takes."""
+    """Return Σ a_i b_i without BLAS, whose threads wait for each other longer than such a sum takes."""
     return float(np.einsum("i,i->", a, b))
 
 
@@ -42,7 +42,7 @@ class Evidence:
 
     Parameters
     ----------
-    edges : of the leaves, increasing, one more than there are leaves.
+    edges : the edges of the leaves, increasing, one more than there are leaves.
     positives, negatives : the estimates, one per leaf.
     fit : the covariance of the estimates of one class: of the least-squares fit that they come from, or of another
         mechanism.
@@ -67,18 +67,18 @@ class Evidence:
 
     @classmethod
     def exactly(cls, *, edges: Floats, positives: Floats, negatives: Floats) -> Evidence:
-        """The evidence of counts without noise."""
+        """Return the evidence of counts without noise."""
         fit = LeastSquares(tree=Tree(leaves=len(positives)), variances=(0.0,))
         return cls(edges=edges, positives=positives, negatives=negatives, fit=fit, noise=NO_NOISE)
 
     @property
     def exact(self) -> bool:
-        """Whether the counts carry no noise."""
+        """True if the counts carry no noise."""
         return self.fit.exact
 
     @cached_property
     def count_noise(self) -> NodeNoise | LevelReports:
-        """The law of the error that privacy adds to sums over leaves."""
+        """Law of the error that privacy adds to sums over leaves."""
         if self.exact or not self.noise.reporting:
             return NodeNoise(fit=self.fit)
         assert isinstance(self.fit, LeastSquares)  # only counts on a tree can be reported level by level
@@ -93,12 +93,12 @@ class Evidence:
 
     @cached_property
     def positive_rows(self) -> float:
-        """P, the number of positive rows."""
+        """Number of positive rows, P."""
         return float(self.positives.sum())
 
     @cached_property
     def negative_rows(self) -> float:
-        """N, the number of negative rows."""
+        """Number of negative rows, N."""
         return float(self.negatives.sum())
 
     @cached_property
@@ -113,7 +113,7 @@ class Evidence:
 
     @property
     def rows(self) -> float:
-        """P + N."""
+        """Number of rows, P + N."""
         return self.positive_rows + self.negative_rows
 
     @cached_property
@@ -123,11 +123,11 @@ class Evidence:
 
     @property
     def leaves(self) -> int:
-        """The number of leaves."""
+        """Number of leaves."""
         return len(self.positives)
 
     def nearest_edge(self, threshold: float) -> int:
-        """The index of the edge nearest to a threshold: where ``score >= threshold`` is applied.
+        """Return the index of the edge nearest to a threshold: where ``score >= threshold`` is applied.
 
         Never the last edge: scores that equal it share the last leaf with lower ones, unless it is an edge twice.
 
@@ -148,12 +148,12 @@ class Evidence:
 
     @cached_property
     def scores(self) -> Floats:
-        """The score that stands for each leaf: its midpoint."""
+        """Score that stands for each leaf: its midpoint."""
         return (self.edges[1:] + self.edges[:-1]) / 2
 
     @cached_property
     def ends(self) -> tuple[Floats, Floats]:
-        """The lowest and the highest score that a row of each leaf can have; the upper edge is outside.
+        """Lowest and the highest score that a row of each leaf can have; the upper edge is outside.
 
         Under noise the outermost bins are not resolved: a score of 0 or 1 counts as the middle of its bin. Else
         a few rows of noise, times the logarithm of 0, would make every bound meaningless.
@@ -166,27 +166,27 @@ class Evidence:
 
     @property
     def ranks(self) -> Ints:
-        """The place of each leaf among all in the order of their scores."""
+        """Place of each leaf among all in the order of their scores."""
         return np.arange(self.leaves)
 
     @property
     def sides(self) -> tuple[Floats, Floats]:
-        """The lower and the upper edge of the scores at each rank."""
+        """Lower and the upper edge of the scores at each rank."""
         return self.edges[:-1], self.edges[1:]
 
     @cached_property
     def half_widths(self) -> Floats:
-        """How far a row's score can be from the one that stands for it."""
+        """Largest distance of a row's score from the score that stands for it."""
         return (self.edges[1:] - self.edges[:-1]) / 2
 
     def total(self, of_positive: Floats, of_negative: Floats) -> float:
-        """The sum over all rows of something that depends on the leaf and the label."""
+        """Return the sum over all rows of something that depends on the leaf and the label."""
         return dot(self.positives, of_positive) + dot(self.negatives, of_negative)
 
     # --- errors --------------------------------------------------------------------------------------------
 
     def sampling_variance(self, by_positive: Floats, by_negative: Floats) -> float:
-        """Multinomial variance of a function with these derivatives: Σ c g² - (Σ c g)²/n.
+        """Return the multinomial variance of a function with these derivatives: Σ c g² - (Σ c g)²/n.
 
         Under noise this is an estimate with an error of its own, of which it is never allowed to fall below
         one standard deviation. That is harmless: a variance so uncertain is far below the privacy variance.
@@ -198,20 +198,20 @@ class Evidence:
         return max(second - first**2 / self.rows, least)
 
     def privacy_variance(self, by_positive: Floats, by_negative: Floats) -> float:
-        """Noise variance of a function with these derivatives; exact if the function is linear."""
+        """Return the noise variance of a function with these derivatives; exact if the function is linear."""
         return self.count_noise.variance(by_positive, by_negative)
 
     def noise_covariance(self, by_positive: Floats, by_negative: Floats) -> Floats:
-        """The joint noise covariance of several functions, their derivatives in the rows of two matrices."""
+        """Return the joint noise covariance of several functions, their derivatives in the rows of two matrices."""
         return self.count_noise.covariance(by_positive, by_negative)
 
     def estimate(
         self, value: float, by_positive: Floats, by_negative: Floats, *, discretisation: float = 0.0
     ) -> Estimate:
-        """The estimate with this value and these derivatives by the leaf counts (delta method).
+        """Return the estimate with this value and these derivatives by the leaf counts (delta method).
 
-        The derivative by a count is the influence of one more row there, so the sampling variance is that of
-        the influence function (for the AUC: DeLong's), and the noise passes through the same weights.
+        The derivative by a count is the influence of one more row there. So the sampling variance is that of the
+        influence function (for the AUC: DeLong's). The noise passes through the same weights.
         """
         return Estimate(
             value=value,
@@ -220,25 +220,25 @@ class Evidence:
             discretisation=discretisation,
         )
 
-    # --- is there enough? -----------------------------------------------------------------------------------
+    # --- enough rows ----------------------------------------------------------------------------------------
 
     def require(self, what: str, amount: float, noise_variance: float) -> float:
-        """The amount, if it can carry a ratio; see `enough`."""
+        """Return the amount, if it can carry a ratio; see `enough`."""
         return enough(what, amount, 0.0 if self.exact else noise_variance)
 
     def require_rows(self) -> float:
-        """n, if there are enough rows for any statement."""
+        """Return n, if there are enough rows for any statement."""
         return self.require("rows", self.rows, self.count_noise.rows)
 
     def require_classes(self) -> tuple[float, float]:
-        """P and N, if there are enough rows of both classes."""
+        """Return P and N, if there are enough rows of both classes."""
         noise = self.count_noise
         P = self.require("positive rows", self.positive_rows, noise.positives.total)
         return P, self.require("negative rows", self.negative_rows, noise.negatives.total)
 
 
 def enough(what: str, amount: float, noise_variance: float) -> float:
-    """The amount, if it can carry a ratio: above zero and above `ENOUGH` noise standard deviations.
+    """Return the amount, if it can carry a ratio: above zero and above `ENOUGH` noise standard deviations.
 
     Edge case: no variance is no noise.
     """
@@ -256,7 +256,7 @@ def enough(what: str, amount: float, noise_variance: float) -> float:
 
 
 def plausible(below: Floats) -> Floats:
-    """Leaf counts that are not negative and have the same total, from noisy counts below each edge.
+    """Return leaf counts that are not negative and have the same total, from noisy counts below each edge.
 
     They are for variances only. Clipping each count at zero would multiply the rows under strong noise;
     sums up to an edge, made monotone, stay near where they are.

@@ -1,8 +1,8 @@
-"""How much sites differ: a random-effects analysis of their estimates (docs/explanation/heterogeneity.md).
+"""Heterogeneity of sites: a random-effects analysis of their estimates (docs/explanation/heterogeneity.md).
 
-Site i has the estimate y_i with sampling variance v_i of a quantity θ_i ~ (μ, τ²). Everything below is a
-function of Σw, Σw², Σwy and Σwy² alone, once with w = 1/v (fixed-effect weights) and once with w = 1/(v + τ²)
-(random-effects weights), so it is the same whether the sites' estimates are known or only their sums.
+Site i has the estimate y_i with sampling variance v_i of a quantity θ_i ~ (μ, τ²). Everything below is a function of
+Σw, Σw², Σwy and Σwy² alone, once with w = 1/v (fixed-effect weights) and once with w = 1/(v + τ²) (random-effects
+weights). So it is the same whether the sites' estimates are known or only their sums.
 
 References: DerSimonian and Laird (1986); Higgins and Thompson (2002) for I²; Hartung and Knapp (2001) for the
 interval, with the variance never below the classical one (Röver, Knapp and Friede 2015); Higgins, Thompson and
@@ -23,18 +23,18 @@ from fedassay.estimation.evidence import Evidence
 from fedassay.estimation.metric import Metric
 from fedassay.protocol.metrics import METRICS, MetricRecord, Scale
 
-# --- what the rows of one site alone say about a model ------------------------------------------------------
+# --- estimates of one site ----------------------------------------------------------------------------------
 
 SMALLEST_CLASS = 10
-"""A site with fewer rows of either class is left out: its variance would say nothing."""
+"""Fewest rows of either class; a site with fewer is left out, since its variance would be meaningless."""
 
 LEAST_VARIANCE, LARGEST_VARIANCE, LARGEST_VALUE = 2.0**-38, 2.0**10, 2.0**6
-"""What an estimate may be; beyond these bounds its site is left out. A smaller variance than the least is not one
+"""Bounds of an estimate; beyond these its site is left out. A smaller variance than the least is not that
 of many rows (it would take more than 10^9 of them) but of rows that are all alike."""
 
 
 class SiteEstimate(NamedTuple):
-    """A value and its sampling variance."""
+    """Value and its sampling variance."""
 
     value: float
     variance: float
@@ -72,7 +72,7 @@ def site_estimate(name: str, evidence: Evidence) -> SiteEstimate | None:
 
 
 def _scaled(scale: Scale | None, value: float, variance: float) -> SiteEstimate | None:
-    """The estimate on another scale, its variance with the square of the derivative."""
+    """Return the estimate on another scale, its variance with the square of the derivative."""
     if scale == "logit":
         if not 0 < value < 1:
             return None
@@ -84,10 +84,10 @@ def _scaled(scale: Scale | None, value: float, variance: float) -> SiteEstimate 
     return SiteEstimate(value, variance)
 
 
-# --- how much sites differ ----------------------------------------------------------------------------------
+# --- random-effects analysis --------------------------------------------------------------------------------
 
 FEWEST_SITES = 3
-"""With fewer there is no prediction interval, and a sum over them would say too much about each."""
+"""Fewest sites with a prediction interval; a sum over fewer would say too much about each."""
 
 LARGEST_TAU2 = 2.0**10
 
@@ -110,7 +110,7 @@ class WeightedSums:
 
 
 def weighted_sums(estimates: Iterable[SiteEstimate | None], *, tau2: float = 0.0) -> WeightedSums:
-    """The sums over sites whose estimates are known; what `SiteSums` adds up where they are not.
+    """Return the sums over sites whose estimates are known, as `SiteSums` adds them up where they are not.
 
     Examples
     --------
@@ -131,7 +131,7 @@ def weighted_sums(estimates: Iterable[SiteEstimate | None], *, tau2: float = 0.0
 
 @dataclass(frozen=True, kw_only=True)
 class Spread:
-    """How far the sites' estimates lie apart.
+    """Spread of the sites' estimates.
 
     `q` is Cochran's Q, `tau2` DerSimonian and Laird's estimate of the variance between sites, `i2` the share of
     the spread that is not sampling error.
@@ -145,7 +145,7 @@ class Spread:
 
     @classmethod
     def of(cls, fixed: WeightedSums) -> Spread:
-        """From the sums with fixed-effect weights; at least two sites.
+        """Compute the spread from the sums with fixed-effect weights; at least two sites.
 
         Examples
         --------
@@ -171,7 +171,7 @@ class Spread:
 def pooled(
     metric: str, fixed: WeightedSums, random: WeightedSums, *, asked: int, level: float
 ) -> dict[str, Any]:
-    """The entry of one metric in ``heterogeneity``, from its sums with both kinds of weights.
+    """Return the entry of one metric in ``heterogeneity``, from its sums with both kinds of weights.
 
     `value`, `interval` and `prediction_interval` are on the metric's own scale; `standard_error` and `tau2` on
     the one that `scale` names. `asked` is the number of sites in all.
@@ -203,7 +203,7 @@ def pooled(
 
 
 def not_pooled(sites: int, *, asked: int, level: float) -> dict[str, Any]:
-    """The entry of a metric for which too few sites have an estimate."""
+    """Return the entry of a metric for which too few sites have an estimate."""
     return {
         "value": None,
         "interval": None,
@@ -221,7 +221,7 @@ def _interval(mean: float, variance: float, *, degrees: int, level: float) -> tu
 
 
 def _to_metric(record: MetricRecord) -> Callable[[float], float]:
-    """From the scale of pooling to the metric's own."""
+    """Return the map from the scale of pooling to the metric's own."""
     back = _BACK[record.scale or "identity"]
     low, high = record.range
     return lambda y: min(high, max(low, back(y)))

@@ -1,4 +1,4 @@
-"""From an estimate with its variances to an interval.
+"""Intervals from estimates with their variances.
 
 Every interval has the same three parts: sampling variance and privacy variance add, the bound on the binning
 error is added linearly at both ends. Rows are assumed independent.
@@ -15,12 +15,12 @@ from fedassay.errors import UsageError
 from fedassay.estimation.metric import Metric, Undefined
 
 _LARGEST_RELATIVE_ERROR = 5.0
-"""A ratio with a larger relative standard error says nothing."""
+"""Largest relative standard error of a ratio that is meaningful."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Estimate:
-    """A value, the two variances of its error, a bound on its binning error, and a bias to be removed.
+    """Value, the two variances of its error, a bound on its binning error, and a bias to be removed.
 
     `bias` is the known excess of the value over the quantity it estimates. Values are reported as they are
     (they equal scikit-learn's); intervals are placed around the value without the bias.
@@ -39,11 +39,11 @@ class Estimate:
 
     @property
     def standard_error(self) -> float:
-        """The standard error, sampling and privacy together."""
+        """Standard error, sampling and privacy together."""
         return math.sqrt(self.sampling_variance + self.privacy_variance)
 
     def metric(self, value: float, interval: tuple[float, float], *, level: float) -> Metric:
-        """The metric with this interval."""
+        """Return the metric with this interval."""
         return Metric(
             value=value,
             interval=interval,
@@ -55,7 +55,7 @@ class Estimate:
 
 
 def z_value(level: float) -> float:
-    """The two-sided standard normal quantile.
+    """Return the two-sided standard normal quantile.
 
     Examples
     --------
@@ -68,7 +68,7 @@ def z_value(level: float) -> float:
 
 
 def score_interval(estimate: Estimate, *, size: float, level: float) -> tuple[float, float]:
-    """Wilson's interval for a quantity in [0, 1], extended by a privacy variance and a binning bound.
+    """Compute Wilson's interval for a quantity in [0, 1], extended by a privacy variance and a binning bound.
 
     It holds the values p with (p - v)² <= z² (p(1-p)/m + τ²): v the estimate, τ² the privacy variance, m the
     effective sample size v(1-v)/(sampling variance). At v = 0 or 1, where the variance says nothing, m is
@@ -92,7 +92,7 @@ def score_interval(estimate: Estimate, *, size: float, level: float) -> tuple[fl
 
 
 def score_roots(estimate: Estimate, *, size: float, level: float) -> tuple[float, float]:
-    """The ends of `score_interval` before they are cut: under noise they may lie outside [0, 1]."""
+    """Return the ends of `score_interval` before they are cut: under noise they may lie outside [0, 1]."""
     z, tau, v = z_value(level), math.sqrt(estimate.privacy_variance), estimate.value - estimate.bias
     informative = 0 < v < 1 and estimate.sampling_variance > 0
     m = v * (1 - v) / estimate.sampling_variance if informative else size
@@ -103,7 +103,7 @@ def score_roots(estimate: Estimate, *, size: float, level: float) -> tuple[float
 
 
 def combined(*terms: tuple[float, Estimate, float], correlation: float, level: float) -> tuple[float, float]:
-    """How far the ends of an interval for w₁θ₁ + w₂θ₂ are below and above its estimate (MOVER).
+    """Return how far the ends of an interval for w₁θ₁ + w₂θ₂ are below and above its estimate (MOVER).
 
     A term is a weight, an estimate and its `size`; `correlation` is that of both errors. Each distance is put together
     from Wilson's intervals for each θ, so that it is honest where one θ is near 0 or 1 and its variance says nothing.
@@ -133,7 +133,7 @@ def combined(*terms: tuple[float, Estimate, float], correlation: float, level: f
 def quotient(
     upper: tuple[Estimate, float], lower: tuple[Estimate, float], *, correlation: float, level: float
 ) -> tuple[float, float]:
-    """An interval for θ₁/θ₂, two shares, from Wilson's for each (MOVER-R).
+    """Compute an interval for θ₁/θ₂, two shares, from Wilson's for each (MOVER-R).
 
     The ends are the φ at which the interval of `combined` for θ₁ - φ θ₂ has an end at 0: roots of a quadratic equation.
     It needs no logarithm, so that it is honest where θ₁ is 0 or a share is near 1. Both shares come with their `size`.
@@ -159,7 +159,7 @@ def quotient(
         )
 
     def equation(limit: float, other: float) -> tuple[float, float, float]:
-        """Of a φ² - 2 b φ + c = 0: a, b plus the root of the discriminant, c."""
+        """Return the coefficients of a φ² - 2 b φ + c = 0: a, b plus the root of the discriminant, c."""
         a, c = other * (2 * two - other), limit * (2 * one - limit)
         b = one * two - correlation * (one - limit) * (two - other)
         return a, b + math.sqrt(max(0.0, b * b - a * c)), c
@@ -172,7 +172,7 @@ def quotient(
 def share_interval(
     share: float, rows: float, privacy_variance: float, *, level: float
 ) -> tuple[float, float]:
-    """An interval for a share of rows that holds at every size: Clopper and Pearson's, widened for the noise.
+    """Compute an interval for a share of rows that holds at every size: Clopper and Pearson's, widened for the noise.
 
     Exact (never below its level) without noise, so that many can be combined into a simultaneous statement.
     The privacy error is added in quadrature to the distance of each end.
@@ -191,13 +191,13 @@ def share_interval(
 
 
 def bounded(estimate: Estimate, *, size: float, level: float) -> Metric:
-    """A metric with values in [0, 1]; a noisy estimate outside is moved to the nearer end."""
+    """Return a metric with values in [0, 1]; a noisy estimate outside is moved to the nearer end."""
     interval = score_interval(estimate, size=size, level=level)
     return estimate.metric(min(1.0, max(0.0, estimate.value)), interval, level=level)
 
 
 def within(estimate: Estimate, *, ends: tuple[float, float], size: float, level: float) -> Metric:
-    """A metric with values between other ends than 0 and 1: the interval of `bounded`, stretched.
+    """Return a metric with values between other ends than 0 and 1: the interval of `bounded`, stretched.
 
     Examples
     --------
@@ -220,14 +220,14 @@ def within(estimate: Estimate, *, ends: tuple[float, float], size: float, level:
 
 
 def unbounded(estimate: Estimate, *, level: float, lowest: float = -math.inf) -> Metric:
-    """A metric with the normal interval, cut at the `lowest` possible value."""
+    """Return a metric with the normal interval, cut at the `lowest` possible value."""
     half = z_value(level) * estimate.standard_error + estimate.discretisation
     interval = max(lowest, estimate.value - half), estimate.value + half
     return estimate.metric(max(lowest, estimate.value), interval, level=level)
 
 
 def positive(estimate: Estimate, *, level: float) -> Metric:
-    """A metric above zero, with an interval that is symmetric on the logarithmic scale.
+    """Return a metric above zero, with an interval that is symmetric on the logarithmic scale.
 
     Edge case: an estimate that is not above zero, or far below its error, has no such interval.
     """

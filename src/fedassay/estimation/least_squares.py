@@ -1,7 +1,7 @@
-"""What the counts on all levels of a tree say together about its leaves.
+"""Least-squares estimates of the leaves of a tree from the counts on all its levels.
 
-Every level cuts the leaves into blocks of equal width and the noise has one variance per level, so all
-matrices here are spanned by the nested block-averaging projections Π_0 = I ≥ Π_1 ≥ .. ≥ Π_{K-1}, Π_K = 0:
+Every level cuts the leaves into blocks of equal width, and the noise has one variance per level. So all matrices here
+are spanned by the nested block-averaging projections Π_0 = I ≥ Π_1 ≥ .. ≥ Π_{K-1}, Π_K = 0:
 
     H^T W H = Σ_k λ_k (Π_k - Π_{k+1}),   λ_k = Σ_{m<=k} w_m / σ_m²       (w_m widths, σ_m² variances)
     C = (H^T W H)^{-1} = Σ_k (Π_k - Π_{k+1}) / λ_k
@@ -29,7 +29,7 @@ from fedassay.protocol.vocabulary import Noise
 
 @dataclass(frozen=True, kw_only=True)
 class LeastSquares:
-    """The best linear unbiased estimate of the leaves from noisy nodes, and its exact covariance.
+    """Best linear unbiased estimate of the leaves from noisy nodes, and its exact covariance.
 
     Parameters
     ----------
@@ -60,7 +60,7 @@ class LeastSquares:
 
     @property
     def exact(self) -> bool:
-        """Whether there is no noise."""
+        """True if there is no noise."""
         return not any(self.variances)
 
     @cached_property
@@ -72,11 +72,11 @@ class LeastSquares:
 
     @cached_property
     def _coefficients(self) -> Floats:
-        """C = Σ_k b_k Π_k: the same, regrouped by projection, b_k = 1/λ_k - 1/λ_{k-1}."""
+        """Coefficients of C = Σ_k b_k Π_k, regrouped by projection: b_k = 1/λ_k - 1/λ_{k-1}."""
         return np.diff(self.band_variances, prepend=0.0)
 
     def estimate(self, nodes: ArrayLike) -> Floats:
-        """The leaves that fit all nodes best, along the last axis."""
+        """Return the leaves that fit all nodes best, along the last axis."""
         levels = self.tree.split(np.asarray(nodes, dtype=np.float64))
         if self.exact:
             return levels[0]
@@ -87,7 +87,7 @@ class LeastSquares:
         return self.covariance_times(np.asarray(weighted))
 
     def covariance_times(self, weights: Floats) -> Floats:
-        """C·g for a vector g of leaf weights (or each row of a matrix)."""
+        """Return C·g for a vector g of leaf weights (or each row of a matrix)."""
         total = np.zeros_like(weights)
         for coefficient, width in zip(self._coefficients, self.tree.widths, strict=True):
             means = weights.reshape(*weights.shape[:-1], -1, width).mean(-1)
@@ -95,18 +95,18 @@ class LeastSquares:
         return total
 
     def variance(self, weights: Floats) -> float:
-        """The variance of Σ_b g_b û_b, where û are the leaf estimates."""
+        """Return the variance of Σ_b g_b û_b, where û are the leaf estimates."""
         if self.exact:
             return 0.0
         # Without BLAS, whose threads wait for each other longer than such a sum takes.
         return float(np.einsum("i,i->", weights, self.covariance_times(weights)))
 
     def covariance(self, weights: Floats) -> Floats:
-        """The joint covariance of several such sums, one per row of `weights`."""
+        """Return the joint covariance of several sums, one per row of `weights`."""
         return np.asarray(weights @ self.covariance_times(weights).T)
 
     def node_weights(self, weights: Floats) -> tuple[Floats, ...]:
-        """How much each node counts in Σ_b g_b û_b, per level, along the last axis: w_k = H_k C g/σ_k².
+        """Return the weight of each node in Σ_b g_b û_b, per level, along the last axis: w_k = H_k C g/σ_k².
 
         Unbiased, so that the weights of the nodes over a leaf add up to that of the leaf.
         """
@@ -120,11 +120,11 @@ class LeastSquares:
         )
 
     def prefix_moments(self, below: Floats) -> tuple[tuple[Floats, Floats], ...]:
-        """Σ_j n_j w_j and Σ_j n_j w_j² over the nodes of each level, for the sum of the first r leaves.
+        """Return Σ_j n_j w_j and Σ_j n_j w_j² over the nodes of each level, for the sum of the first r leaves.
 
         Parameters
         ----------
-        below : how many rows lie in the first r leaves, for r = 0..leaves; n_j are the rows of a node.
+        below : the number of rows in the first r leaves, for r = 0..leaves; n_j are the rows of a node.
 
         w are the `node_weights` of that sum, for all r = 0..leaves at once and in linear time: with q = ⌊r/w_l⌋
         a node counts alike with all nodes that are left (right) of block q of level l within the same block
@@ -156,23 +156,23 @@ class LeastSquares:
 
     @property
     def reach(self) -> float:
-        """No node counts more than once in the sum of the first leaves, nor in that of the others."""
+        """Upper bound of a node's weight in the sum of the first leaves, and in that of the others."""
         return 1.0
 
     @cached_property
     def total_variance(self) -> float:
-        """The variance of the sum of all leaves."""
+        """Variance of the sum of all leaves."""
         return float(self.tree.leaves * self.band_variances[-1])
 
     @cached_property
     def leaf_variance(self) -> float:
-        """The variance of one leaf estimate."""
+        """Variance of one leaf estimate."""
         kept = 1 / np.array([*self.tree.widths, np.inf])
         return float(self.band_variances @ (kept[:-1] - kept[1:]))
 
     @cached_property
     def prefix_variances(self) -> Floats:
-        """The variance of the sum of the first r leaves, for r = 0..leaves."""
+        """Variance of the sum of the first r leaves, for r = 0..leaves."""
         # |Π_k 1_{<r}|² = q·w + ρ²/w for r = q·w + ρ.
         r = np.arange(self.tree.leaves + 1)
         norms = [(r // w) * w + (r % w) ** 2 / w for w in self.tree.widths]
@@ -182,7 +182,7 @@ class LeastSquares:
 
     @cached_property
     def prefix_total_covariances(self) -> Floats:
-        """The covariance of the sum of the first r leaves with the sum of all, for r = 0..leaves."""
+        """Covariance of the sum of the first r leaves with the sum of all, for r = 0..leaves."""
         # C·1 = 1/λ_{K-1}, because every Π_k keeps constants.
         return np.arange(self.tree.leaves + 1, dtype=np.float64) * float(self.band_variances[-1])
 
@@ -199,7 +199,7 @@ class LeastSquares:
 
 
 def least_squares(tree: Tree, multipliers: Sequence[int], noise: Noise, *, classes: int = 2) -> LeastSquares:
-    """The fit of a release with this noise whose levels were multiplied by these numbers.
+    """Return the fit of a release with this noise whose levels were multiplied by these numbers.
 
     Where each client reported on one level, the variance of a node also depends on the rows in it (see
     `LevelReports`): the fit assumes that they are spread evenly. Any assumption gives an unbiased fit.
@@ -217,18 +217,18 @@ def least_squares(tree: Tree, multipliers: Sequence[int], noise: Noise, *, class
 
 
 def bit_variances(noise: Noise) -> tuple[float, ...]:
-    """Per level, the variance of a node that no row is in, where each client reported on one level."""
+    """Return the variance of a node that no row is in, per level, where each client reported on one level."""
     return tuple(noise.variance / (len(noise.reporting) * part) for part in noise.reporting)
 
 
 def report_reach(noise: Noise) -> float:
-    """The largest change that a bit makes, 1/((½ - q) min f_k), where no node weighs more than 1."""
+    """Return the largest change that a bit makes, 1/((½ - q) min f_k), where no node weighs more than 1."""
     half_minus_q = math.tanh(1 / (2 * noise.scale)) / 2  # ½ - 1/(e^ε + 1)
     return 1 / (half_minus_q * min(noise.reporting))
 
 
 def reporting_clients(noise: Noise) -> float:
-    """How many clients reported, those without a row included, where each reports on one partition.
+    """Return the number of clients that reported, those without a row included, where each reports on one partition.
 
     A cell that no row falls into has the variance M·h·V, with h partitions and V = q(1-q)/(½-q)² =
     1/sinh²(ε/2) for q = 1/(e^ε+1): `Noise` has all but M.
@@ -244,7 +244,7 @@ def reporting_clients(noise: Noise) -> float:
 
 
 def _sign_trace_of_blocks(leaves: int, narrow: int, wide: int) -> float:
-    """tr(S^T J S J') for blocks of two widths: Σ over pairs of blocks of (Σ of S over the pair)²."""
+    """Return tr(S^T J S J') for blocks of two widths: Σ over pairs of blocks of (Σ of S over the pair)²."""
     blocks = leaves / narrow
     apart = blocks * (leaves / wide - 1) * (narrow * wide) ** 2
     before = np.arange(0, wide, narrow, dtype=np.float64)  # leaves of the wide block before the narrow one
@@ -252,11 +252,11 @@ def _sign_trace_of_blocks(leaves: int, narrow: int, wide: int) -> float:
     return float(apart + inside)
 
 
-# --- which levels a tree should have ------------------------------------------------------------------------
+# --- the choice of levels -----------------------------------------------------------------------------------
 
 
 def mean_prefix_variance(fit: LeastSquares) -> float:
-    """The variance of a prefix sum, averaged over the prefixes of 1..leaves leaves.
+    """Return the variance of a prefix sum, averaged over the prefixes of 1..leaves leaves.
 
     Examples
     --------
@@ -277,7 +277,7 @@ def mean_prefix_variance(fit: LeastSquares) -> float:
 
 
 def best_widths(leaves: int, noise_variance_for: Callable[[int], float]) -> tuple[int, ...]:
-    """The widths with the smallest mean prefix variance; see `ranked_widths`.
+    """Return the widths with the smallest mean prefix variance; see `ranked_widths`.
 
     Examples
     --------
@@ -292,14 +292,14 @@ def best_widths(leaves: int, noise_variance_for: Callable[[int], float]) -> tupl
 def ranked_widths(
     leaves: int, noise_variance_for: Callable[[int], float], *, keep: int
 ) -> list[tuple[int, ...]]:
-    """The widths with the smallest mean prefix variances, best first, among all chains of powers of two.
+    """Return the widths with the smallest mean prefix variances, best first, among all chains of powers of two.
 
     Parameters
     ----------
     leaves : the number of leaves, a power of two.
     noise_variance_for : the noise variance of a node if every row is counted on that many levels. It grows
         with the number of levels, which is what the choice trades against.
-    keep : how many to return at most.
+    keep : the largest number of chains to return.
 
     Guarantee: exact; there are 2^19 chains for 2^20 leaves, and all of them are compared. Edge case: without noise
     the only answer is ``(1,)``.
@@ -324,6 +324,6 @@ def ranked_widths(
 
 
 def _mean_prefix_norm(leaves: int, width: int) -> float:
-    """The mean of |Π_k 1_{<r}|² over r = 1..leaves."""
+    """Return the mean of |Π_k 1_{<r}|² over r = 1..leaves."""
     # That over r = 0..leaves-1, plus the step from r = 0 to r = leaves.
     return (leaves - width) / 2 + (width - 1) * (2 * width - 1) / (6 * width) + 1

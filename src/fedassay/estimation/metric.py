@@ -1,4 +1,4 @@
-"""A number with its interval, or the reason why there is none."""
+"""Metrics: numbers with their intervals, or the reason why there are none."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any, ParamSpec
 P = ParamSpec("P")
 
 LEVEL = 0.95
-"""The confidence level unless another is asked for."""
+"""Default confidence level."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,7 +43,7 @@ class Metric:
         assert (self.value is None) == (self.reason is not None), self
 
     def times(self, factor: float) -> Metric:
-        """The same number in other units."""
+        """Return the metric in other units."""
         numbers = {
             name: getattr(self, name) * factor
             for name in ("value", "sampling", "privacy", "discretisation")
@@ -53,7 +53,7 @@ class Metric:
         return replace(self, **numbers, interval=ends)
 
     def to_json(self) -> dict[str, Any]:
-        """The metric of the public contract."""
+        """Return the metric of the public contract."""
         if self.value is None:
             return {"value": None, "interval": None, "level": self.level, "reason": self.reason}
         return {
@@ -70,11 +70,11 @@ class Metric:
 
 
 class Undefined(Exception):
-    """Raised inside an estimator whose metric does not exist on this evidence; the message is the reason."""
+    """Error raised inside an estimator whose metric does not exist on this evidence; the message is the reason."""
 
 
 def undefined(reason: str, *, level: float) -> Metric:
-    """A metric that has no value, and why."""
+    """Return a metric that has no value, and why."""
     return Metric(value=None, interval=None, level=level, reason=reason)
 
 

@@ -1,4 +1,4 @@
-"""How well scores rank positives above negatives: ROC AUC and average precision."""
+"""Ranking of positives above negatives by score: ROC AUC and average precision."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from fedassay.protocol.arrays import Floats
 
 @estimator
 def roc_auc(evidence: Evidence, *, level: float = LEVEL) -> Metric:
-    """The probability that a positive row has a higher score than a negative one, ties counting half.
+    """Estimate the probability that a positive row has a higher score than a negative one, ties counting half.
 
     H = (1/PN) Σ_i p_i (Σ_{j<i} n_j + n_i/2) (Cormode and Markov 2023, Eq. 5).
 
@@ -32,7 +32,8 @@ def roc_auc(evidence: Evidence, *, level: float = LEVEL) -> Metric:
 
 @estimator
 def expected_roc_auc(evidence: Evidence, *, level: float = LEVEL) -> Metric:
-    """What `roc_auc` will show where these counts are expected: they have no noise to subtract from its variance.
+    """Predict the result of `roc_auc` where these counts are expected: they have no noise to subtract from its
+    variance.
 
     `sampling` is that of exact counts, which noise does not make uncertain.
     """
@@ -59,12 +60,12 @@ def _auc(
 def expected_auc_noise_variance(
     evidence: Evidence, value: float, by_positive: Floats, by_negative: Floats
 ) -> float:
-    """The noise variance of an AUC at counts without noise: `auc_privacy_variance` before anything is subtracted."""
+    """Return the noise variance of an AUC at exact counts: `auc_privacy_variance` before the subtraction."""
     return evidence.privacy_variance(by_positive, by_negative) + auc_noise_trace(evidence, value)
 
 
 def auc_influence(evidence: Evidence) -> tuple[float, Floats, Floats]:
-    """The AUC and its derivatives by the leaf counts of positives and of negatives."""
+    """Return the AUC and its derivatives by the leaf counts of positives and of negatives."""
     P, N, p, n = evidence.positive_rows, evidence.negative_rows, evidence.positives, evidence.negatives
     beaten = np.cumsum(n) - n / 2  # negatives below a positive in each leaf
     value = dot(p, beaten) / (P * N)
@@ -73,7 +74,7 @@ def auc_influence(evidence: Evidence) -> tuple[float, Floats, Floats]:
 
 
 def auc_binning_bound(evidence: Evidence) -> float:
-    """½ Σ p_b n_b/(PN): no order inside the bins can move the AUC further.
+    """Return ½ Σ p_b n_b/(PN): no order inside the bins can move the AUC further.
 
     Under noise this is an unbiased estimate of the bound, because the two classes' noise is independent.
     """
@@ -82,11 +83,10 @@ def auc_binning_bound(evidence: Evidence) -> float:
 
 
 def auc_privacy_variance(evidence: Evidence, value: float, by_positive: Floats, by_negative: Floats) -> float:
-    """The noise variance of p^T K n/(PN) with K_ij = 1[j<i] + ½·1[i=j] - AUC, estimated without bias.
+    """Return the noise variance of p^T K n/(PN) with K_ij = 1[j<i] + ½·1[i=j] - AUC, estimated without bias.
 
-    With noise covariance C in each class it is (n^T K^T C K n + p^T K C K^T p + tr(K^T C K C))/(PN)². Noisy
-    counts make each of the first two terms too large by the third, so the estimate is their value minus the
-    trace.
+    With noise covariance C in each class it is (n^T K^T C K n + p^T K C K^T p + tr(K^T C K C))/(PN)². Noisy counts make
+    each of the first two terms too large by the third. So the estimate is their value minus the trace.
     """
     if evidence.exact:
         return 0.0
@@ -96,7 +96,7 @@ def auc_privacy_variance(evidence: Evidence, value: float, by_positive: Floats, 
 
 
 def auc_noise_trace(evidence: Evidence, value: float) -> float:
-    """tr(K^T C K C)/(PN)², the variance of noise times noise in an AUC; exact, and what matters at 500 rows.
+    """Return tr(K^T C K C)/(PN)², the variance of noise times noise in an AUC; exact, and what matters at 500 rows.
 
     K = (½ - AUC) 11^T + ½ S with S antisymmetric, so the cross terms vanish and the trace is
     (½ - AUC)² (1^T C 1)² + ¼ tr(S^T C S C). C is that of the fit: where noise also depends on the
@@ -109,7 +109,7 @@ def auc_noise_trace(evidence: Evidence, value: float) -> float:
 
 @estimator
 def average_precision(evidence: Evidence, *, level: float = LEVEL) -> Metric:
-    """Σ_b (p_b/P) · T_b/(T_b + F_b), T and F the positives and negatives from bin b up; ties as scikit-learn.
+    """Estimate Σ_b (p_b/P) · T_b/(T_b + F_b), T and F the positives and negatives from bin b up; ties as scikit-learn.
 
     * discretisation: rows of one bin may be in any order. At worst all negatives of the bin come first and
       the positives follow one by one, at best the positives come first, tied; both have closed forms.
@@ -140,7 +140,7 @@ def average_precision(evidence: Evidence, *, level: float = LEVEL) -> Metric:
 
 
 def _highest_supported_edge(evidence: Evidence) -> int:
-    """The highest edge such that at it and at every lower one, the rows above stand out from the noise."""
+    """Return the highest edge such that at it and at every lower one, the rows above stand out from the noise."""
     if evidence.exact:
         return evidence.leaves - 1
     noise = evidence.count_noise
@@ -151,7 +151,7 @@ def _highest_supported_edge(evidence: Evidence) -> int:
 
 
 def _noise_bias(evidence: Evidence, p: Floats, T: Floats, F: Floats, rows: Floats) -> float:
-    """How much noise adds to Σ_b p_b Q(T_b, F_b) on average, to second order, Q = T/(T + F).
+    """Return the mean that noise adds to Σ_b p_b Q(T_b, F_b), to second order, Q = T/(T + F).
 
     Cov(p_b, T_b) Q_T + ½ p_b (Q_TT Var T_b + Q_FF Var F_b), where T_b and T_{b+1} = T_b - p_b have known
     variances, hence 2 Cov(p_b, T_b) = Var p_b + Var T_b - Var T_{b+1}.
@@ -166,12 +166,12 @@ def _noise_bias(evidence: Evidence, p: Floats, T: Floats, F: Floats, rows: Float
 
 
 def _merge_top(counts: Floats, first: int) -> Floats:
-    """The counts with everything from bin `first` up in one bin."""
+    """Return the counts with everything from bin `first` up in one bin."""
     return np.append(counts[:first], counts[first:].sum())
 
 
 def _order_bound(evidence: Evidence, p: Floats, n: Floats, T: Floats, F: Floats) -> float:
-    """How far the order inside the bins can move Σ p_b T_b/(T_b + F_b).
+    """Bound the change of Σ p_b T_b/(T_b + F_b) by the order inside the bins.
 
     Under noise, to second order in all bins but the topmost: each term is a product whose noise can be corrected,
     as p·n has independent factors and p² - p is too large by the variance of p. The topmost bin is a merged one. It
@@ -188,7 +188,7 @@ def _order_bound(evidence: Evidence, p: Floats, n: Floats, T: Floats, F: Floats)
 
 
 def _order_range(p: Floats, n: Floats, T: Floats, F: Floats) -> tuple[float, float]:
-    """How far Σ p_b T_b/(T_b + F_b) is below the sum in the best order inside the bins, and above that in the worst."""
+    """Return how far Σ p_b T_b/(T_b + F_b) is below that of the best order inside the bins, and above the worst."""
     used = p > 0
     p, n, T, F = (x[used] for x in (p, n, T, F))
     rows = T + F

@@ -14,15 +14,15 @@ from fedassay.estimation.metric import LEVEL, Metric, Undefined, estimator
 from fedassay.protocol.arrays import Floats
 
 EPSILON = float(np.finfo(np.float64).eps)
-"""Where scikit-learn's log loss clips probabilities."""
+"""Distance from 0 and 1 at which scikit-learn's log loss clips probabilities."""
 
 CLEAR = 2.0
-"""A log loss is reported if it is at least this many privacy standard errors above zero."""
+"""Least log loss that is reported, in privacy standard errors above zero."""
 
 
 @estimator
 def prevalence(evidence: Evidence, *, level: float = LEVEL) -> Metric:
-    """The share of positive rows. Exact up to sampling and noise: bins do not matter."""
+    """Estimate the share of positive rows. Exact up to sampling and noise: bins do not matter."""
     n = evidence.require_rows()
     v = evidence.positive_rows / n
     ones = np.ones(evidence.leaves)
@@ -31,7 +31,7 @@ def prevalence(evidence: Evidence, *, level: float = LEVEL) -> Metric:
 
 @estimator
 def observed_expected_ratio(evidence: Evidence, *, level: float = LEVEL) -> Metric:
-    """Positive rows over the sum of scores; 1 for a model that is calibrated in the large.
+    """Estimate positive rows over the sum of scores; 1 for a model that is calibrated in the large.
 
     Edge case: without a positive row the value is 0, and the upper end is what the rows allow for the
     prevalence.
@@ -54,32 +54,32 @@ def observed_expected_ratio(evidence: Evidence, *, level: float = LEVEL) -> Metr
 # --- losses -------------------------------------------------------------------------------------------------
 
 Costs = tuple[Floats, Floats]
-"""What a positive and a negative row cost, per leaf."""
+"""Costs of a positive and of a negative row, per leaf."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Loss:
-    """What a score costs a positive and a negative row; monotone in the score."""
+    """Loss of a score for a positive and for a negative row; monotone in the score."""
 
     of_positive: Callable[[Floats], Floats]
     of_negative: Callable[[Floats], Floats]
 
     def of(self, scores: Floats) -> Costs:
-        """Both, per leaf."""
+        """Return both costs, per leaf."""
         return self.of_positive(scores), self.of_negative(scores)
 
     def mean(self, evidence: Evidence) -> Estimate:
-        """The mean over rows."""
+        """Estimate the mean over rows."""
         lower, upper = evidence.ends
         return mean_cost(evidence, self.of(evidence.scores), (self.of(lower), self.of(upper)))
 
 
 def mean_cost(evidence: Evidence, here: Costs, ends: tuple[Costs, Costs]) -> Estimate:
-    """The mean over rows of a cost, with the bound from what it is at the ends of the leaves."""
+    """Estimate the mean over rows of a cost, with the bound from what it is at the ends of the leaves."""
     n = evidence.rows
     value = evidence.total(*here) / n
     spreads = (np.maximum(np.abs(ends[0][k] - here[k]), np.abs(ends[1][k] - here[k])) for k in (0, 1))
-    # Linear in the counts, so unbiased under noise; a negative total says that the bound drowns in it.
+    # Linear in the counts, so unbiased under noise; a negative total shows that the bound drowns in it.
     bound = max(0.0, evidence.total(*spreads) / n)
     return evidence.estimate(value, (here[0] - value) / n, (here[1] - value) / n, discretisation=bound)
 
@@ -94,14 +94,14 @@ LOG = Loss(of_positive=lambda s: -np.log(_clipped(s)), of_negative=lambda s: -np
 
 @estimator
 def brier_score(evidence: Evidence, *, level: float = LEVEL) -> Metric:
-    """The mean of (score - label)², each row counted at the midpoint of its bin."""
+    """Estimate the mean of (score - label)², each row counted at the midpoint of its bin."""
     n = evidence.require_rows()
     return bounded(BRIER.mean(evidence), size=n, level=level)
 
 
 @estimator
 def log_loss(evidence: Evidence, *, level: float = LEVEL) -> Metric:
-    """The mean negative log-likelihood, with scores clipped as scikit-learn clips them.
+    """Estimate the mean negative log-likelihood, with scores clipped as scikit-learn clips them.
 
     A single row can weigh up to 36, so privacy noise in the outermost bins weighs as much: a few thousand
     rows are needed at ε = 1. Below that the answer is "not enough evidence".

@@ -26,14 +26,14 @@ _STEPS = 100
 _TOLERANCE = 1e-7
 _SMALLEST_STEP = 1e-6
 _LARGEST_NOISE = 0.5
-"""A calibrator whose logits move further, by noise alone, says nothing."""
+"""Largest shift of logits by noise alone; a calibrator with a larger one says nothing."""
 
 _NO_MAXIMUM = "the likelihood has no maximum that can be found"
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Logistic:
-    """A fitted logistic regression. `design` has one row per coefficient and one column per leaf."""
+    """Fitted logistic regression. `design` has one row per coefficient and one column per leaf."""
 
     evidence: Evidence
     design: Floats
@@ -71,29 +71,29 @@ class Logistic:
 
     @cached_property
     def logits(self) -> Floats:
-        """η, per leaf."""
+        """Logits η, per leaf."""
         return np.asarray(self.offset + self.coefficients @ self.design)
 
     @cached_property
     def means(self) -> Floats:
-        """μ, the fitted probability per leaf."""
+        """Fitted probabilities μ, per leaf."""
         return np.asarray(expit(self.logits))
 
     @cached_property
     def log_likelihood(self) -> float:
-        """Of all rows."""
+        """Log-likelihood of all rows."""
         rest = np.logaddexp(0, self.logits)
         return self.evidence.total(self.logits - rest, -rest)
 
     @cached_property
     def gradient(self) -> Floats:
-        """Its derivative by the coefficients."""
+        """Derivative of the log-likelihood by the coefficients."""
         residuals = self.evidence.positives - self.evidence.counts * self.means
         return np.asarray(np.einsum("ib,b->i", self.design, residuals))
 
     @cached_property
     def information(self) -> Floats:
-        """A, minus its second derivative; positive definite, or there is no maximum here."""
+        """Information A, minus the second derivative; positive definite, or there is no maximum here."""
         weights = self.evidence.counts * self.means * (1 - self.means)
         A = np.einsum("ib,jb,b->ij", self.design, self.design, weights)
         if np.linalg.eigvalsh(A)[0] <= 1e-13 * max(1.0, float(np.trace(A))):
@@ -102,13 +102,13 @@ class Logistic:
 
     @cached_property
     def influence(self) -> tuple[Floats, Floats]:
-        """What one more positive (negative) row in each leaf adds to each coefficient."""
+        """Change of each coefficient by a further positive (negative) row in each leaf."""
         direction = np.linalg.solve(self.information, self.design)
         return direction * (1 - self.means), -direction * self.means
 
     @cached_property
     def optimism(self) -> float:
-        """tr(A^{-1} J), J the covariance of the gradient, sampling and privacy (Takeuchi 1976)."""
+        """Optimism tr(A^{-1} J), J the covariance of the gradient, sampling and privacy (Takeuchi 1976)."""
         e, by_positive, by_negative = self.evidence, *self.influence
         basis = np.linalg.cholesky(self.information).T
         # With U = A^{1/2} A^{-1} x (y - μ), tr(A^{-1} J) is the sum of the variances of U's coordinates.
@@ -119,7 +119,7 @@ class Logistic:
         )
 
     def require_little_noise(self) -> Logistic:
-        """This fit, if privacy noise moves the logit of a typical row by less than one half."""
+        """Return this fit, if privacy noise moves the logit of a typical row by less than one half."""
         e = self.evidence
         if e.exact:
             return self
@@ -141,7 +141,7 @@ class Logistic:
 
 
 def require_overlap(evidence: Evidence) -> None:
-    """Without overlap of the classes the likelihood grows with the slope for ever; noise hides it."""
+    """Raise unless the classes overlap: else the likelihood grows with the slope for ever. Noise hides that."""
     if not evidence.exact:
         return
     if np.count_nonzero(evidence.counts) < 2:
@@ -156,7 +156,7 @@ def require_overlap(evidence: Evidence) -> None:
 
 @estimator
 def calibration_intercept(evidence: Evidence, *, level: float = LEVEL) -> Metric:
-    """The intercept with the slope fixed at 1: calibration in the large, 0 for a calibrated model."""
+    """Estimate the intercept with the slope fixed at 1: calibration in the large, 0 for a calibrated model."""
     evidence.require_classes()
     fit = Logistic.fit(evidence, np.ones((1, evidence.leaves)), _logits(evidence.scores))
     return _coefficient(fit, level=level)
@@ -164,7 +164,7 @@ def calibration_intercept(evidence: Evidence, *, level: float = LEVEL) -> Metric
 
 @estimator
 def calibration_slope(evidence: Evidence, *, level: float = LEVEL) -> Metric:
-    """The slope with a free intercept: 1 for a calibrated model, below 1 if scores are too extreme.
+    """Estimate the slope with a free intercept: 1 for a calibrated model, below 1 if scores are too extreme.
 
     Edge cases: no value if all scores fall into one bin, or if they separate the classes.
     """
@@ -187,7 +187,7 @@ def _logits(scores: Floats) -> Floats:
 
 
 def _coefficient(fit: Logistic, *, level: float) -> Metric:
-    """The last coefficient, with its interval."""
+    """Return the last coefficient, with its interval."""
     _require_little_noise(fit)
     by_positive, by_negative = fit.influence
     estimate = fit.evidence.estimate(
@@ -207,7 +207,7 @@ def _require_little_noise(fit: Logistic) -> None:
 
 
 def _binning_bound(fit: Logistic) -> float:
-    """How far the coefficient moves, to first order, if every row moves to the worst place in its bin."""
+    """Return the change of the coefficient, to first order, if every row moves to the worst place in its bin."""
     e, sloping = fit.evidence, len(fit.design) > 1
     here, ends = _logits(e.scores), _logits(np.stack(e.ends))
     reach = np.abs(ends - here).max(axis=0)

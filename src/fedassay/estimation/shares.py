@@ -11,12 +11,12 @@ if TYPE_CHECKING:
     from fedassay.estimation.confusion import Confusion
 
 Weights = tuple[float, float, float, float]
-"""Of the counts TP, FN, FP and TN in a sum."""
+"""Weights of the counts TP, FN, FP and TN in a sum."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Ratio:
-    """The share (a·x)/(b·x) over x = (TP, FN, FP, TN), and what its denominator counts.
+    """Share (a·x)/(b·x) over x = (TP, FN, FP, TN), and what its denominator counts.
 
     TP are rows that are predicted positive and are, FN positive rows that are missed, FP negative rows that are
     predicted positive, TN negative rows that are not.
@@ -28,7 +28,7 @@ class Ratio:
 
     @estimator
     def __call__(self, confusion: Confusion, *, level: float = LEVEL) -> Metric:
-        """The share with Wilson's interval, widened for the noise."""
+        """Estimate the share with Wilson's interval, widened for the noise."""
         return confusion.metric(self, level=level)
 
 

@@ -48,16 +48,16 @@ class Tree:
 
     @property
     def levels(self) -> int:
-        """The number of levels: how many nodes count each row."""
+        """Number of levels, which is the number of nodes that count each row."""
         return len(self.widths)
 
     @property
     def length(self) -> int:
-        """The number of nodes."""
+        """Number of nodes."""
         return sum(self.leaves // width for width in self.widths)
 
     def checked_multipliers(self, given: Sequence[int]) -> tuple[int, ...]:
-        """By how much the counts of each level are multiplied: what is given, or 1 on all of them."""
+        """Return the multipliers of the counts of each level: what is given, or 1 on all of them."""
         multipliers = tuple(given) or (1,) * self.levels
         if len(multipliers) != self.levels or not all(
             type(m) is int and 1 <= m <= LARGEST_MULTIPLIER for m in multipliers
@@ -69,17 +69,17 @@ class Tree:
         return multipliers
 
     def factors(self, multipliers: Sequence[int]) -> NDArray[np.int64]:
-        """The multiplier of each node."""
+        """Return the multiplier of each node."""
         return np.repeat(multipliers, [self.leaves // width for width in self.widths])
 
     def build(self, leaf_counts: NDArray[np.int64]) -> NDArray[np.int64]:
-        """All nodes from the leaves, along the last axis."""
+        """Compute all nodes from the leaves, along the last axis."""
         shape = leaf_counts.shape[:-1]
         return np.concatenate(
             [leaf_counts.reshape(*shape, -1, width).sum(-1) for width in self.widths], axis=-1
         )
 
     def split(self, nodes: NDArray[T]) -> tuple[NDArray[T], ...]:
-        """The levels of a vector on the tree, leaves first."""
+        """Return the levels of a vector on the tree, leaves first."""
         ends = np.cumsum([self.leaves // width for width in self.widths])
         return tuple(np.split(nodes, ends[:-1], axis=-1))

@@ -1,4 +1,4 @@
-"""What clients may measure. Queries name entries of this catalogue; no code ever travels."""
+"""Summaries: the measurements that clients may make. Queries name entries of this catalogue; no code ever travels."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Sums in fixed point of numbers that are bounded row by row: outcomes of groups, and differences of two models.
 
-Observed and expected outcomes of groups of rows with neighbouring scores are what a test of calibration needs, moments
-of row-by-row differences what a comparison of two models needs.
+A test of calibration needs observed and expected outcomes of groups of rows with neighbouring scores. A comparison of
+two models needs moments of row-by-row differences.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from fedassay.summaries.scored import whole
 
 SHIFT = 20
 ONE = 1 << SHIFT
-"""The number 1 in fixed point: scores are rounded to 2^-20 per row, counts are multiplied by it."""
+"""Number 1 in fixed point: scores are rounded to 2^-20 per row, counts are multiplied by it."""
 
 MOST_GROUPS = 1000
 
@@ -70,7 +70,7 @@ class GroupStatistics(Summary[GroupTotals]):
     Parameters
     ----------
     edges : 0 = e_0 < e_1 < .. < e_Q = 1, public.
-    capacity : how many rows of one client are sure to fit; `largest` follows from it and is enforced.
+    capacity : the number of rows of one client that are sure to fit; `largest` follows from it and is enforced.
 
     Examples
     --------
@@ -100,26 +100,26 @@ class GroupStatistics(Summary[GroupTotals]):
 
     @property
     def groups(self) -> int:
-        """Q."""
+        """Number of groups Q."""
         return len(self.edges) - 1
 
     @property
     def statistics(self) -> int:
-        """How many numbers each group has."""
+        """Number of statistics of each group."""
         return 3
 
     @property
     def length(self) -> int:
-        """All O_1, all O_0, all E_1."""
+        """Number of entries: all O_1, all O_0, all E_1."""
         return self.statistics * self.groups
 
     @property
     def largest(self) -> int:
-        """All rows of a client in one group."""
+        """Largest entry: all rows of a client in one group."""
         return ONE * self.capacity
 
     def measure(self, rows: Rows, memory: Memory) -> tuple[Vector, Memory]:
-        """Add up. Linear in the rows, constant in memory; exact but for the rounding of each score."""
+        """Add up the statistics. Linear in the rows, constant in memory; exact but for the rounding of each score."""
         total = np.zeros(self.length, dtype=np.int64)
         for batch in rows.batches():
             scores = checked_scores(column(batch, "score"))
@@ -141,11 +141,11 @@ class GroupStatistics(Summary[GroupTotals]):
         return np.concatenate([*observed, *(summed(e) for e in self.expectations(expected))])
 
     def expectations(self, expected: Floats) -> tuple[Floats, ...]:
-        """What is summed besides the labels, from the scores in fixed point."""
+        """Return what is summed in addition to the labels, from the scores in fixed point."""
         return (expected,)
 
     def sensitivity(self, protection: Protection) -> Sensitivity:
-        """See the class: the bounds are enforced row by row."""
+        """Return the sensitivity that the class states: the bounds are enforced row by row."""
         rows = ONE * protection.rows_per_unit
         if not protection.moves_both_ways:
             return Sensitivity(l1=2.0 * rows, l2=rows * math.sqrt(2))
@@ -154,7 +154,7 @@ class GroupStatistics(Summary[GroupTotals]):
         return Sensitivity(l1=rows * (3 + e), l2=rows * math.sqrt(3 + e * e))
 
     def read(self, total: Total) -> GroupTotals:
-        """The sums as numbers."""
+        """Return the sums as numbers."""
         positives, negatives, *expected = np.split(total / ONE, self.statistics)
         return GroupTotals(
             edges=self.edges,
@@ -185,21 +185,21 @@ class AllGroupStatistics(GroupStatistics):
 
     @property
     def statistics(self) -> int:
-        """How many numbers each group has."""
+        """Number of statistics of each group."""
         return 4
 
     def expectations(self, expected: Floats) -> tuple[Floats, ...]:
-        """E_1 and E_0, rounded so that they add up to one."""
+        """Return E_1 and E_0, rounded so that they add up to 1."""
         return (expected, ONE - expected)
 
     def sensitivity(self, protection: Protection) -> Sensitivity:
-        """See the class."""
+        """Return the sensitivity that the class states."""
         rows, times = ONE * protection.rows_per_unit, 2 if protection.moves_both_ways else 1
         return Sensitivity(l1=2.0 * times * rows, l2=rows * math.sqrt(2 * times))
 
 
 def capacity_for(clients: int, *, largest: int = ONE) -> int:
-    """The most rows per client, each up to this number, that cannot make the total of so many clients wrap.
+    """Return the most rows per client, each up to this number, that cannot make the total of all clients wrap.
 
     Examples
     --------
@@ -209,7 +209,7 @@ def capacity_for(clients: int, *, largest: int = ONE) -> int:
     return max(1, min(LARGEST_ROWS_PER_CLIENT, int(2**TOTAL_BITS - 1) // (largest * max(1, clients))))
 
 
-# --- how two models differ row by row -----------------------------------------------------------------------
+# --- row-by-row differences of two models -------------------------------------------------------------------
 
 PLACE_SHIFT = 15
 """Placements are public, travel with the question and only enter a variance: 16-bit words are fine enough."""
@@ -256,7 +256,7 @@ class PairedMoments(Summary[PairedSums]):
     transform, height, thresholds, reach : the `Grid` of both histograms.
     placements : four tables of 2^height multiples of 2^-15, as little-endian 16-bit words: of positives and of
         negatives under the first model, then the same under the second.
-    capacity : how many rows of one client are sure to fit; `largest` follows from it and is enforced.
+    capacity : the number of rows of one client that are sure to fit; `largest` follows from it and is enforced.
     """
 
     name: ClassVar[str] = "paired-moments"
@@ -280,27 +280,27 @@ class PairedMoments(Summary[PairedSums]):
 
     @property
     def grid(self) -> Grid:
-        """The score bins that the placements belong to."""
+        """Score bins that the placements belong to."""
         return Grid.of(self)
 
     @property
     def _tables(self) -> NDArray[np.int64]:
-        """First and second model, negatives and positives, leaf: so that a label is an index."""
+        """Tables by model (first, second), label (negatives, positives) and leaf, so that a label is an index."""
         words = np.frombuffer(self.placements, dtype="<u2").astype(np.int64)
         return words.reshape(2, 2, -1)[:, ::-1]
 
     @property
     def length(self) -> int:
-        """d² of positives, d² of negatives, 2b, b²."""
+        """Number of entries: d² of positives, d² of negatives, 2b, b²."""
         return 4
 
     @property
     def largest(self) -> int:
-        """Every row at the bound of the entry with the largest one."""
+        """Largest entry: every row at the bound of the entry with the largest bound."""
         return 2 * ONE * self.capacity
 
     def measure(self, rows: Rows, memory: Memory) -> tuple[Vector, Memory]:
-        """Add up. Linear in the rows, constant in memory; exact but for the rounding of each row."""
+        """Add up the moments. Linear in the rows, constant in memory; exact but for the rounding of each row."""
         grid, (first, second) = self.grid, self._tables
         total = np.zeros(4, dtype=np.int64)
         for batch in rows.batches():
@@ -318,13 +318,13 @@ class PairedMoments(Summary[PairedSums]):
         return total, memory
 
     def sensitivity(self, protection: Protection) -> Sensitivity:
-        """See the class: the bounds are enforced row by row."""
+        """Return the sensitivity that the class states: the bounds are enforced row by row."""
         l1, squared = (6, 18) if protection.moves_both_ways else (4, 6)
         rows = protection.rows_per_unit
         return Sensitivity(l1=float(rows * ONE * l1), l2=rows * ONE * math.sqrt(squared))
 
     def read(self, total: Total) -> PairedSums:
-        """The sums as numbers."""
+        """Return the sums as numbers."""
         positive, negative, losses, squares = (float(entry) / ONE for entry in total)
         return PairedSums(
             positive_squares=positive, negative_squares=negative, losses=losses / 2, loss_squares=squares
@@ -332,10 +332,10 @@ class PairedMoments(Summary[PairedSums]):
 
 
 def packed(*tables: Floats) -> bytes:
-    """Placements as `PairedMoments` takes them: clipped to [0, 1], in fixed point."""
+    """Return placements as `PairedMoments` takes them: clipped to [0, 1], in fixed point."""
     return np.rint(np.clip(np.concatenate(tables), 0.0, 1.0) * (1 << PLACE_SHIFT)).astype("<u2").tobytes()
 
 
 def _halved(numbers: NDArray[np.int64], times: int) -> NDArray[np.int64]:
-    """Divided by 2^times and rounded, halves up."""
+    """Divide by 2^times and round, halves up."""
     return (numbers + (1 << (times - 1))) >> times

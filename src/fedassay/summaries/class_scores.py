@@ -10,9 +10,9 @@ With p the probability of 1, which is the model's score or what a calibrator mak
 that is, one minus the probability of the true class, as ``lac`` has it for several classes (Sadinle, Lei and Wasserman
 2019). A set holds 0, 1, both or nothing.
 
-Calibration and prediction both compute p and 1 - p here and nowhere else, so that a class is in a set *exactly* if its
-score is at most the threshold. (On another machine, whose logarithm may round otherwise, a calibrated probability can
-differ in its last digit.)
+Calibration and prediction both compute p and 1 - p here and nowhere else. So a class is in a set *exactly* if its score
+is at most the threshold. (On another machine, whose logarithm may round otherwise, a calibrated probability can differ
+in its last digit.)
 
 Conformity scores of classifiers, and the prediction sets that belong to them.
 
@@ -23,15 +23,15 @@ With weights e_k = exp(z_k - max z), rounded to whole multiples of 2^-b, and s t
     raps(y) = aps(y) + lambda·max(0, 1 + #{k : z_k > z_y} - k_reg)
 
 The randomised scores of the literature add u·e_y / s, u uniform on [0, 1], drawn anew for each row. Here u = 0: nothing
-is random, and the scores, which depend on the row alone, are as valid. With u = 1 they would be valid too, but a row of
-which a model is sure and right would score just below 1, among the highest, and sets would go on for many classes to
-get to a threshold that close to 1. A set holds the most probable classes until their probability passes the threshold,
-the class that passes it included. The most probable class has the smallest score that there is, so a threshold that
-comes from scores never makes an empty set; if the model is right more often than the level, sets of one class cover
-more than was asked for. Classes that are equally probable share the smaller score.
+is random, and the scores, which depend on the row alone, are as valid. With u = 1 they would be valid too. But a row of
+which a model is sure and right would score just below 1, among the highest. Sets would go on for many classes to reach
+a threshold that close to 1. A set holds the most probable classes until their probability passes the threshold, the
+class that passes it included. The most probable class has the smallest score that there is, so a threshold that comes
+from scores never makes an empty set; if the model is right more often than the level, sets of one class cover more than
+was asked for. Classes that are equally probable share the smaller score.
 
 b is such that the weights of a row add up to less than 2^53 units of 2^-b: sums of them are exact, in any order. So
-calibration and prediction, which sum in different ways, agree in every bit, and a class is in the set *exactly* if its
+calibration and prediction, which sum in different ways, agree in every bit. A class is in the set *exactly* if its
 score is at most the threshold. (On another machine, whose exponential function may round otherwise, a score can differ
 in its last digits.) For K classes probabilities are accurate to K·2^-b with b = 52 - ⌈log2 K⌉: 4e-14 for 10 classes and
 3e-12 for 100.
@@ -54,7 +54,7 @@ CLASSES = 2
 
 
 def binary(scores: ArrayLike, labels: ArrayLike, parameters: tuple[float, ...] = ()) -> Floats:
-    """One minus the probability of the true label.
+    """Compute one minus the probability of the true label.
 
     Parameters
     ----------
@@ -81,7 +81,7 @@ def binary(scores: ArrayLike, labels: ArrayLike, parameters: tuple[float, ...] =
 
 
 def binary_sets(scores: ArrayLike, threshold: ArrayLike, parameters: tuple[float, ...] = ()) -> Bools:
-    """Which of 0 and 1 are in the prediction set of each row: those that score at most the threshold.
+    """Return which of 0 and 1 are in the prediction set of each row: those that score at most the threshold.
 
     Guarantee: a label is in the set of a row exactly if the score of that row with this label (`binary`) is at most the
     threshold, compared as computed. Edge cases: a set can be empty; +∞ as threshold means both.
@@ -105,7 +105,7 @@ def binary_sets(scores: ArrayLike, threshold: ArrayLike, parameters: tuple[float
 
 
 def _scores(scores: ArrayLike, parameters: tuple[float, ...]) -> Floats:
-    """The scores of 0 and of 1, one row each: n x 2."""
+    """Return the scores of 0 and of 1, one row each: n x 2."""
     # Contiguous, because loops over strided numbers may round otherwise.
     s = np.ascontiguousarray(scores, dtype=np.float64)
     # Written so that NaN fails: every comparison with NaN is false.
@@ -133,7 +133,7 @@ _BLOCK = 1 << 16
 
 
 def lac(logits: ArrayLike, labels: ArrayLike) -> Floats:
-    """One minus the probability of the true class.
+    """Compute one minus the probability of the true class.
 
     Reference: Sadinle, Lei and Wasserman, Least Ambiguous Set-Valued Classifiers with Bounded Error Levels, 2019.
 
@@ -151,7 +151,7 @@ def lac(logits: ArrayLike, labels: ArrayLike) -> Floats:
 
 
 def aps(logits: ArrayLike, labels: ArrayLike) -> Floats:
-    """The probability of all classes that are more probable than the true one: 0 for the most probable class.
+    """Compute the probability of all classes that are more probable than the true one: 0 for the most probable class.
 
     Reference: Romano, Sesia and Candès, Classification with Valid and Adaptive Coverage, 2020, Section 2, where a
     random part of the true class's own probability is added; here nothing of it.
@@ -165,7 +165,7 @@ def aps(logits: ArrayLike, labels: ArrayLike) -> Floats:
 
 
 def raps(logits: ArrayLike, labels: ArrayLike, penalty: float, k_reg: float) -> Floats:
-    """`aps`, and a penalty for each rank of the true class after `k_reg`; rank 1 is the most probable class.
+    """Compute `aps` and a penalty for each rank of the true class after `k_reg`; rank 1 is the most probable class.
 
     Reference: Angelopoulos, Bates, Jordan and Malik, Uncertainty Sets for Image Classifiers, 2021, Algorithm 2, whose
     random part of the true class's own probability is left out, as in `aps`.
@@ -187,7 +187,7 @@ def raps(logits: ArrayLike, labels: ArrayLike, penalty: float, k_reg: float) -> 
 
 
 def sets(logits: ArrayLike, threshold: ArrayLike, quantity: str, parameters: tuple[float, ...] = ()) -> Bools:
-    """Which classes are in the prediction set of each row: those that score at most the threshold.
+    """Return which classes are in the prediction set of each row: those that score at most the threshold.
 
     Guarantee: class y is in the set of a row exactly if the score of that row with y as its class (`lac`, `aps`,
     `raps`) is at most the threshold, compared as computed. Edge cases: a set can be empty, but of ``aps`` and ``raps``
@@ -235,7 +235,7 @@ def _raps(mass: Floats, total: Floats, rank: Any, penalty: float, k_reg: float) 
 
 
 def _at_most(z: Floats, limits: Floats, penalty: float, k_reg: float) -> Bools:
-    """Classes (first axis) whose score is at most the limit: those from some logit up, as scores fall with logits."""
+    """Return the classes (first axis) that score at most the limit: from some logit up, as scores fall with logits."""
     falling = _sorted(z)
     e, total = _weights(falling)
     mass = np.zeros_like(e)
@@ -255,7 +255,7 @@ def _at_most(z: Floats, limits: Floats, penalty: float, k_reg: float) -> Bools:
 
 
 def _shared(falling: Floats, mass: Floats, rank: Floats) -> tuple[Floats, Floats]:
-    """Mass and rank, where equal classes all have those of the first of them."""
+    """Return mass and rank, where equal classes all have those of the first of them."""
     mass, rank = mass.copy(), np.broadcast_to(rank, mass.shape).copy()
     for k in range(1, len(falling)):
         tied = falling[k] == falling[k - 1]
@@ -272,7 +272,7 @@ def _checked(logits: ArrayLike, labels: ArrayLike) -> tuple[NDArray[Any], Ints]:
 
 
 def checked_labels(labels: ArrayLike, z: NDArray[Any]) -> Ints:
-    """The true classes of rows with these logits, as whole numbers below their number."""
+    """Return the true classes of rows with these logits, as whole numbers below their number."""
     y = np.asarray(labels)
     if y.shape != (len(z),):
         raise DataError(f"class: got {y.shape} of them for {len(z)} rows of logits, expected one per row.")
@@ -287,7 +287,7 @@ def checked_labels(labels: ArrayLike, z: NDArray[Any]) -> Ints:
 
 
 def checked_logits(logits: ArrayLike) -> NDArray[Any]:
-    """The logits as numbers, rows x classes, or an error."""
+    """Return the logits as numbers, rows x classes, or raise."""
     z = np.asarray(logits)
     if z.ndim != 2 or z.shape[1] < 1 or z.dtype.kind not in "fiu":
         raise DataError(
@@ -305,20 +305,20 @@ def require_finite(finite: bool) -> None:  # noqa: FBT001 # what was found of so
 
 
 def parts(z: NDArray[Any], numbers: int = _BLOCK) -> Iterator[slice]:
-    """The rows in blocks of about so many numbers."""
+    """Yield slices of the rows, blocks of about this many numbers."""
     width = max(16, numbers // int(z.shape[1]))
     for start in range(0, len(z), width):
         yield slice(start, min(start + width, len(z)))
 
 
 def blocks(z: NDArray[Any]) -> Iterator[tuple[slice, Floats]]:
-    """Rows and their logits, classes first: what runs over classes then runs over whole vectors of rows."""
+    """Yield rows and their logits, classes first: operations over classes then run over whole vectors of rows."""
     for part in parts(z):
         yield part, np.array(z[part].T, dtype=np.float64, order="C")
 
 
 def _weights(z: Floats) -> tuple[Floats, Floats]:
-    """The weights and their sum over classes, all multiples of 2^-b."""
+    """Return the weights and their sum over classes, all multiples of 2^-b."""
     with np.errstate(invalid="ignore", over="ignore"):
         e = z - z.max(axis=0)
     np.exp(e, out=e)
@@ -332,10 +332,10 @@ def _weights(z: Floats) -> tuple[Floats, Floats]:
 
 
 def _of(block: Floats, y: Ints) -> Floats:
-    """The entry of each row's class."""
+    """Return the entry of each row's class."""
     return np.asarray(np.take(block.reshape(-1), y * block.shape[1] + np.arange(len(y))))
 
 
 def _sorted(z: Floats) -> Floats:
-    """The classes of each row by falling logits."""
+    """Return the classes of each row by falling logits."""
     return np.ascontiguousarray(np.sort(z.T, axis=1)[:, ::-1].T)

@@ -1,4 +1,4 @@
-"""How well thresholds cover held-out rows, how large the sets are, and how much sites differ."""
+"""Coverage of thresholds on held-out rows, sizes of the sets, and differences between sites."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ from fedassay.summaries.quantities import QUANTITIES, sets_of, widths
 from fedassay.summaries.scored import MOST_CLASSES, Thresholded, condition_columns, whole
 
 _PART = 4
-"""A rest is written as a whole multiple of 2^-32."""
+"""Binary digits of a rest, which is written as a whole multiple of 2^-4."""
 
 _SPLIT = 1 << 36
-"""Sums of squares are written as a multiple of this and a rest: both are within what fixed point holds."""
+"""Unit of sums of squares, which are a multiple of it and a rest: both are within what fixed point holds."""
 
 LARGEST_WIDTH = 2.0**40
-"""Sums of the widths of up to 2^32 rows stay below 2^72, within what fixed point holds."""
+"""Largest width: sums of the widths of up to 2^32 rows stay below 2^72, within what fixed point holds."""
 
 
 # --- counts ---------------------------------------------------------------------------------------------
@@ -39,30 +39,30 @@ LARGEST_WIDTH = 2.0**40
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class CoverageOf:
-    """The rows of one group that are covered and missed, by the size of their sets (one cell if sets have no size)."""
+    """Rows of one group that are covered and missed, by the size of their sets (one cell if sets have no size)."""
 
     covered_by_size: Total
     missed_by_size: Total
 
     @property
     def covered(self) -> float:
-        """How many rows are covered."""
+        """Number of rows that are covered."""
         return float(self.covered_by_size.sum())
 
     @property
     def rows(self) -> float:
-        """How many rows there are."""
+        """Number of rows."""
         return self.covered + float(self.missed_by_size.sum())
 
     @property
     def sizes(self) -> Total:
-        """How many rows have a set of 0, 1, .. classes."""
+        """Number of rows with a set of 0, 1, .. classes."""
         return np.asarray(self.covered_by_size + self.missed_by_size)
 
 
 @dataclass(frozen=True, kw_only=True)
 class CoverageCounts(Thresholded[dict[str, CoverageOf]]):
-    """For each group the number of rows that are covered and missed, by the number of classes in the set.
+    """Numbers of rows that are covered and missed in each group, by the number of classes in the set.
 
     Every row adds one to exactly one cell (group, covered or not, size): the sensitivity is that of one count, for
     coverage and sizes together. Sets other than of classes have no size; their mean width is another question
@@ -97,12 +97,12 @@ class CoverageCounts(Thresholded[dict[str, CoverageOf]]):
 
     @property
     def sizes(self) -> int:
-        """How many sizes a set can have, 0 among them."""
+        """Number of sizes that a set can have, 0 included."""
         return self.classes + 1
 
     @property
     def length(self) -> int:
-        """Per group and size, covered and missed."""
+        """Number of entries: per group and size, covered and missed."""
         return len(self.names) * 2 * self.sizes
 
     @property
@@ -112,15 +112,15 @@ class CoverageCounts(Thresholded[dict[str, CoverageOf]]):
 
     @property
     def leaves(self) -> CoverageCounts:
-        """The counts themselves."""
+        """Summary of the counts themselves: this one."""
         return self
 
     def from_leaves(self, counts: Vector) -> Vector:
-        """The counts themselves."""
+        """Return the counts themselves."""
         return counts
 
     def measure(self, rows: Rows, memory: Memory) -> tuple[Vector, Memory]:
-        """Count. Linear in the rows, constant in memory, one pass."""
+        """Count the rows. Linear in the rows, constant in memory, one pass."""
         counts = np.zeros(self.length, dtype=np.int64)
         for batch, place, covered in self.covered(rows):
             cell = (2 * place + ~covered) * self.sizes + self._set_sizes(batch, place)
@@ -131,18 +131,18 @@ class CoverageCounts(Thresholded[dict[str, CoverageOf]]):
         if not self.classes:
             return 0
         if QUANTITIES[self.quantity].is_softmax and column(batch, "logits").shape[1] != self.classes:
-            return 0  # another model's; a refusal would say that there are rows
+            return 0  # another model's; a refusal would reveal that there are rows
         limits = np.array(self.thresholds)
         limit = limits if self.by == "class" else limits[place][:, None]
         chosen = sets_of(batch, limit, self.quantity, self.parameters)
         return np.asarray(np.count_nonzero(chosen, axis=1), dtype=np.int64)
 
     def sensitivity(self, protection: Protection) -> Sensitivity:
-        """One cell per row."""
+        """Return the sensitivity of counts: each row is in one cell."""
         return Sensitivity.of_counts(protection, multipliers=(1,))
 
     def read(self, total: Total) -> dict[str, CoverageOf]:
-        """The counts of each group."""
+        """Return the counts of each group."""
         cells = total.reshape(len(self.names), 2, self.sizes)
         return {
             name: CoverageOf(covered_by_size=covered, missed_by_size=missed)
@@ -155,7 +155,7 @@ class CoverageCounts(Thresholded[dict[str, CoverageOf]]):
 
 @dataclass(frozen=True, kw_only=True)
 class CoverageSums:
-    """Totals over the sites with rows in a group: their number, their rows n, those covered c, and c²/n."""
+    """Totals over the sites with rows in a group: the number of sites, their rows n, those covered c, and c²/n."""
 
     sites: int
     rows: int
@@ -164,7 +164,7 @@ class CoverageSums:
 
     @property
     def between(self) -> float:
-        """Σ n_j·(c_j/n_j - c/n)²: how far the sites' own coverages are from the one of all, 0 if nobody has rows."""
+        """Spread of the sites' own coverages around that of all, Σ n_j·(c_j/n_j - c/n)²; 0 without rows."""
         if not self.rows:
             return 0.0
         return float(max(Fraction(0), self.squares - Fraction(self.covered**2, self.rows)))
@@ -172,11 +172,11 @@ class CoverageSums:
 
 @dataclass(frozen=True, kw_only=True)
 class SiteCoverage(WithoutNoise, Thresholded[dict[str, CoverageSums]]):
-    """For each group Σ1, Σn, Σc and Σc²/n over the sites that have rows in it, for n rows of which c are covered.
+    """Sums Σ1, Σn, Σc and Σc²/n for each group over the sites that have rows in it: n rows, of which c are covered.
 
-    From these totals follows how much sites differ. c²/n is rounded to sixteenths: with all its digits, whole numbers
-    n and c of a few sites could be solved for. Rounding is unbiased enough for a variance between sites: it adds 2 % to
-    that of Pearson's statistic.
+    The differences between sites follow from these totals. c²/n is rounded to sixteenths: with all its digits, whole
+    numbers n and c of a few sites could be solved for. Rounding is unbiased enough for a variance between sites: it
+    adds 2 % to that of Pearson's statistic.
 
     Sensitivity: without a bound, so that it is not asked under noise, which would leave nothing to see.
     """
@@ -185,7 +185,7 @@ class SiteCoverage(WithoutNoise, Thresholded[dict[str, CoverageSums]]):
 
     @property
     def length(self) -> int:
-        """Per group Σ1, Σn, Σc, and Σc²/n in two parts."""
+        """Number of entries: per group Σ1, Σn, Σc, and Σc²/n in two parts."""
         return len(self.names) * 5
 
     def measure(self, rows: Rows, memory: Memory) -> tuple[Vector, Memory]:
@@ -200,7 +200,7 @@ class SiteCoverage(WithoutNoise, Thresholded[dict[str, CoverageSums]]):
         return np.array(entries, dtype=np.int64), memory
 
     def read(self, total: Total) -> dict[str, CoverageSums]:
-        """Group to its sums."""
+        """Return the sums of each group, by name."""
         found = {}
         for name, part in zip(self.names, np.split(total, len(self.names)), strict=True):
             sites, rows, covered, square, rest = (int(entry) for entry in part)
@@ -210,7 +210,7 @@ class SiteCoverage(WithoutNoise, Thresholded[dict[str, CoverageSums]]):
 
 
 def site_entries(rows: int, covered: int) -> list[int]:
-    """What a site with n rows, c of them covered, adds to the totals: 1, n, c, and c²/n in two parts.
+    """Return the entries of a site with n rows, c of them covered: 1, n, c, and c²/n in two parts.
 
     Examples
     --------
@@ -223,7 +223,7 @@ def site_entries(rows: int, covered: int) -> list[int]:
 
 @dataclass(frozen=True, kw_only=True)
 class WidthSum:
-    """The rows of a group, and the sums of the widths of their intervals and of their squares.
+    """Rows of a group, and the sums of the widths of their intervals and of their squares.
 
     Both are +∞ if its threshold is.
     """
@@ -234,13 +234,13 @@ class WidthSum:
 
     @property
     def mean(self) -> float | None:
-        """The mean width; None without rows."""
+        """Mean width; None without rows."""
         return self.width / self.rows if self.rows else None
 
 
 @dataclass(frozen=True, kw_only=True)
 class MeanWidth(WithoutNoise, Thresholded[dict[str, WidthSum]]):
-    """For each group the number of rows and the sums of the widths of their intervals and of their squares.
+    """Number of rows and sums of the widths of their intervals and of their squares, for each group.
 
     For ``normalised`` and ``cqr``. Sums are written in fixed point as in `SiteSums`. An interval that is empty has the
     width 0; one wider than 2^40 counts as that wide. Targets are not read. For ``absolute`` the width is twice the
@@ -258,13 +258,13 @@ class MeanWidth(WithoutNoise, Thresholded[dict[str, WidthSum]]):
 
     @property
     def columns(self) -> tuple[str, ...]:  # type: ignore[override]
-        """What the widths depend on, and what tells groups apart."""
+        """Columns that the widths depend on, and those that distinguish groups."""
         ends = ("scale",) if self.quantity == "normalised" else ("lower", "upper")
         return (*ends, *condition_columns(self.by, self.quantity))
 
     @property
     def length(self) -> int:
-        """Per group a count, a sum, and a sum of squares in two parts."""
+        """Number of entries: per group a count, a sum, and a sum of squares in two parts."""
         return len(self.names) * (1 + 3 * SUMS.limbs)
 
     def measure(self, rows: Rows, memory: Memory) -> tuple[Vector, Memory]:
@@ -291,7 +291,7 @@ class MeanWidth(WithoutNoise, Thresholded[dict[str, WidthSum]]):
         return np.array(entries, dtype=np.int64), memory
 
     def read(self, total: Total) -> dict[str, WidthSum]:
-        """Group to rows and width."""
+        """Return rows and widths of each group, by name."""
         found = {}
         parts = np.split(total, len(self.names))
         for name, part, threshold in zip(self.names, parts, self.thresholds, strict=True):

@@ -1,9 +1,9 @@
-"""The public grid of score bins that every client counts on.
+"""Public grid of score bins that every client counts on.
 
 A grid is fixed before any row is read, so it costs no privacy: uniform bins, logit-spaced bins, or both at
 once. Bin ("leaf") i is the half-open interval [e_i, e_{i+1}), the last one is closed at 1.
 
-Which bin a score falls into, in constant time per row and exactly.
+The bin of a score is found in constant time per row and exactly.
 
 Uniform bins are one multiplication. For others, most of [0, 1] is covered by small uniform cells that hold at
 most one edge each: a table and one comparison decide. Near 0 and 1, where logit-spaced edges crowd, they are
@@ -25,13 +25,13 @@ from numpy.typing import NDArray
 
 from fedassay.errors import UsageError
 
-# --- which bin a score falls into ---------------------------------------------------------------------------
+# --- the bin of a score -------------------------------------------------------------------------------------
 
 TRANSFORMS = ("uniform", "logit", "mixed")
 
 
 def unmoved_edges(transform: str, height: int, reach: float) -> NDArray[np.float64]:
-    """The 2^height - 1 interior edges of a grid without thresholds, strictly increasing.
+    """Return the 2^height - 1 interior edges of a grid without thresholds, strictly increasing.
 
     Examples
     --------
@@ -51,7 +51,7 @@ def unmoved_edges(transform: str, height: int, reach: float) -> NDArray[np.float
 def locate_unmoved(
     scores: NDArray[np.float64], transform: str, height: int, reach: float
 ) -> NDArray[np.int64]:
-    """The leaf of each score in a grid without thresholds: the number of interior edges that it reaches.
+    """Return the leaf of each score in a grid without thresholds: the number of interior edges that it reaches.
 
     Examples
     --------
@@ -67,7 +67,7 @@ def locate_unmoved(
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Cells:
-    """2^height uniform cells over [0, 1]: which edges lie before each, and which hold more than one."""
+    """Uniform cells over [0, 1], 2^height of them: the edges before each, and the cells that hold several edges."""
 
     height: int
     before: NDArray[np.int64]
@@ -76,14 +76,14 @@ class Cells:
 
     @classmethod
     def of(cls, edges: NDArray[np.float64], *, height: int) -> Cells:
-        """The cells for these interior edges."""
+        """Build the cells for these interior edges."""
         starts = np.arange((1 << height) + 1) / (1 << height)  # the last cell is the score 1 alone
         before = np.searchsorted(edges, starts, side="right")
         inside = np.append(np.searchsorted(edges, starts[1:], side="left"), before[-1]) - before
         return cls(height=height, before=before, crowded=inside > 1, edges=np.append(edges, np.inf))
 
     def locate(self, scores: NDArray[np.float64]) -> tuple[NDArray[np.int64], NDArray[np.intp]]:
-        """The leaf of each score, and the places of those for which it may be wrong: the crowded cells."""
+        """Return the leaf of each score, and the places of those for which it may be wrong: the crowded cells."""
         cell = (scores * (1 << self.height)).astype(np.int64)
         leaf = self.before.take(cell)
         leaf += scores >= self.edges.take(leaf)
@@ -100,7 +100,7 @@ def _uniform_rank(scores: NDArray[np.float64], height: int) -> NDArray[np.int64]
 
 
 def _upper_logit_edges(transform: str, height: int, reach: float) -> NDArray[np.float64]:
-    """The edges above 0.5. Half of a mixed grid sits at half steps, so that 0.5 is not an edge twice."""
+    """Return the edges above 0.5. Half of a mixed grid sits at half steps, so that 0.5 is not an edge twice."""
     if transform == "logit":
         steps = np.arange(1, 1 << (height - 1)) * (2 * reach / (1 << height))
     else:
@@ -122,7 +122,7 @@ class _LogitTable:
     top: int
 
     def rank(self, scores: NDArray[np.float64]) -> NDArray[np.int64]:
-        """The number of edges that each score reaches."""
+        """Return the number of edges that each score reaches."""
         mirrored = 1 - scores
         upper = scores >= 0.5
         bits = np.minimum(scores, mirrored).view(np.int64)
@@ -151,18 +151,18 @@ def _table(transform: str, height: int, reach: float) -> _LogitTable:
     return _LogitTable(edge_bits=np.append(bits, sentinel), below=below, shift=shift, top=top)
 
 
-# --- the public grid of score bins that every client counts on ----------------------------------------------
+# --- the public grid ----------------------------------------------------------------------------------------
 
 LOWEST, HIGHEST = 2, 18
-"""The heights a grid can have."""
+"""Lowest and highest height of a grid."""
 
 LARGEST_REACH = 24.0
-"""The largest logit at which an edge may lie."""
+"""Largest logit at which an edge may lie."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Grid:
-    """2^height score bins over [0, 1], some of whose edges are thresholds.
+    """Grid of 2^height score bins over [0, 1], some of whose edges are thresholds.
 
     * ``uniform``: edges i/2^h. The natural choice for scores that fill [0, 1].
     * ``logit``: edges equally spaced in logit(s) over ±reach; the outer bins catch the tails. For scores that
@@ -172,9 +172,9 @@ class Grid:
     * ``mixed``: the common refinement of a uniform and a logit grid of half the size each. Its binning
       error is never above that of either half, and choosing it needs no look at the data.
 
-    Thresholds become edges by moving the nearest interior edge onto each of them, so that the number of
-    leaves stays 2^h and ``score >= threshold`` is decided exactly, in double precision. A threshold of 0
-    needs no edge; a threshold of 1 makes the last leaf hold the scores that equal 1.
+    Thresholds become edges by moving the nearest interior edge onto each of them. So the number of leaves stays 2^h,
+    and ``score >= threshold`` is decided exactly, in double precision. A threshold of 0 needs no edge; a threshold of 1
+    makes the last leaf hold the scores that equal 1.
 
     Edge cases: thresholds outside [0, 1], or more of them than interior edges, are refused. Thresholds that
     compete for one edge take the next ones, in order.
@@ -221,16 +221,16 @@ class Grid:
 
     @property
     def leaves(self) -> int:
-        """The number of bins, 2^height."""
+        """Number of bins, 2^height."""
         return 1 << self.height
 
     @property
     def edges(self) -> NDArray[np.float64]:
-        """The 2^height + 1 edges, from 0 to 1, non-decreasing (read-only)."""
+        """Edges, 2^height + 1 of them, from 0 to 1, non-decreasing (read-only)."""
         return _edges(self)
 
     def locate(self, scores: NDArray[np.float64]) -> NDArray[np.int64]:
-        """The leaf of each score. The caller has checked that scores are in [0, 1].
+        """Return the leaf of each score. The caller has checked that scores are in [0, 1].
 
         Guarantee: ``edges[leaf] <= score < edges[leaf + 1]``, exactly (the last leaf includes 1).
         """
@@ -242,7 +242,7 @@ class Grid:
         return leaf
 
     def _locate_anywhere(self, scores: NDArray[np.float64]) -> NDArray[np.int64]:
-        """The same, also where edges crowd; slower, except for uniform bins."""
+        """Return the leaf of each score, also where edges crowd; slower, except for uniform bins."""
         leaf = locate_unmoved(scores, self.transform, self.height, self.reach)
         moved = _moved(self)
         if moved is None:
@@ -263,7 +263,7 @@ def _edges(grid: Grid) -> NDArray[np.float64]:
 
 
 def _taken(edges: NDArray[np.float64], wanted: NDArray[np.float64]) -> NDArray[np.int64]:
-    """The interior edge that each of the increasing thresholds takes: the nearest, in order, all distinct."""
+    """Return the interior edge that each of the increasing thresholds takes: the nearest, in order, all distinct."""
     last = len(edges) - 2
     right = np.clip(np.searchsorted(edges, wanted), 1, last)
     left = np.maximum(right - 1, 1)
@@ -275,7 +275,7 @@ def _taken(edges: NDArray[np.float64], wanted: NDArray[np.float64]) -> NDArray[n
 
 @lru_cache(maxsize=64)
 def _moved(grid: Grid) -> NDArray[np.bool_] | None:
-    """For each leaf, whether one of its edges was moved; None if none was."""
+    """Return for each leaf whether one of its edges was moved; None if none was."""
     moved = _edges(grid) != _edges(replace(grid, thresholds=()))
     return np.asarray(moved[1:] | moved[:-1]) if moved.any() else None
 

@@ -1,11 +1,11 @@
-"""One score histogram per subgroup, for the price of one.
+"""Score histograms of subgroups, at the price of a single histogram.
 
-Names of subgroups: public in a question, a fingerprint in the rows.
+Names of subgroups are public in a question; in the rows they are fingerprints.
 
-A question lists its groups by name. In the rows a name is replaced by 64 bits of its hash, so that a column of
-any text takes eight bytes per row and finding a row's group is a search among at most 64 numbers. Two names
-with one fingerprint would share a group; among 65 names that has a chance below 2^-52, and it could never
-change in how many groups a row is counted.
+A question lists its groups by name. In the rows a name is replaced by 64 bits of its hash. So a column of any text
+takes eight bytes per row, and finding a row's group is a search among at most 64 numbers. Two names with one
+fingerprint would share a group; among 65 names that has a chance below 2^-52, and it could never change in how many
+groups a row is counted.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from fedassay.summaries.score_histogram import HistogramFields, LabelledHistogra
 # --- names of subgroups -------------------------------------------------------------------------------------
 
 OTHER = "other"
-"""The group of every row whose value is not among the declared names."""
+"""Name of the group of every row whose value is not among the declared names."""
 
 MOST_GROUPS = 64
 LONGEST_NAME = 100
 
 
 def checked_groups(names: Iterable[str]) -> tuple[str, ...]:
-    """The names, if they can be the declared groups of a question.
+    """Return the names, if they can be the declared groups of a question.
 
     Examples
     --------
@@ -61,7 +61,7 @@ def checked_groups(names: Iterable[str]) -> tuple[str, ...]:
 
 
 def fingerprint(name: str) -> int:
-    """The 64 bits that stand for a name in the rows.
+    """Return the 64 bits that stand for a name in the rows.
 
     Examples
     --------
@@ -73,12 +73,12 @@ def fingerprint(name: str) -> int:
 
 
 def fingerprints(names: Iterable[str]) -> NDArray[np.int64]:
-    """The fingerprint of each name."""
+    """Return the fingerprint of each name."""
     return np.array([fingerprint(name) for name in names], dtype=np.int64)
 
 
 def group_of(values: NDArray[Any], groups: tuple[str, ...]) -> NDArray[np.int64]:
-    """For each fingerprint its position in `groups`, or one past the last if it is none of them.
+    """Return for each fingerprint its position in `groups`, or one past the last if it is none of them.
 
     Examples
     --------
@@ -99,18 +99,17 @@ def group_of(values: NDArray[Any], groups: tuple[str, ...]) -> NDArray[np.int64]
 
 @dataclass(frozen=True, kw_only=True)
 class GroupedHistogram(HistogramFields, Summary[dict[str, LabelledHistogram]]):
-    """A `ScoreHistogram` for each of the declared groups and one for the rows of none of them (``other``).
+    """`ScoreHistogram` for each of the declared groups, and another for the rows of none of them (``other``).
 
     Measures the histograms of the groups one after the other, ``other`` last; their sum is the histogram of
     all rows.
 
-    Guarantee: the sensitivity of one histogram. A row has one value of the group column, hence falls into
-    exactly one group (`group_of` is a function of the row), where it adds to one node per level; adding or
-    removing it moves those nodes only. A row that is replaced leaves the nodes of its old group and enters
-    those of its new one, which is the case of two rows in different nodes that `Sensitivity.of_counts` has
-    counted already.
+    Guarantee: the sensitivity of one histogram. A row has one value of the group column, hence falls into exactly one
+    group (`group_of` is a function of the row). There it adds to one node per level; adding or removing it moves those
+    nodes only. A row that is replaced leaves the nodes of its old group and enters those of its new group. That is the
+    case of two rows in different nodes, which `Sensitivity.of_counts` has counted already.
 
-    The names are public: they travel with the question. Which of them have rows is what the release says.
+    The names are public: they travel with the question. The release shows which of them have rows.
 
     Examples
     --------
@@ -136,27 +135,27 @@ class GroupedHistogram(HistogramFields, Summary[dict[str, LabelledHistogram]]):
 
     @property
     def length(self) -> int:
-        """One histogram per group, and one for the others."""
+        """Number of entries: one histogram per group, and one for the others."""
         return (len(self.groups) + 1) * self.histogram.length
 
     @property
     def partitions(self) -> tuple[NDArray[np.int64], ...]:
-        """Each level of the tree, all groups together: a row is in one cell of one group."""
+        """Levels of the tree, all groups together: a row is in one cell of one group."""
         starts = np.arange(len(self.groups) + 1)[:, None] * self.histogram.length
         return tuple((starts + cells).reshape(-1) for cells in self.histogram.partitions)
 
     @property
     def leaves(self) -> GroupedHistogram:
-        """The bins alone, of all groups and both classes."""
+        """Summary of the bins alone, of all groups and both classes."""
         return replace(self, widths=(1,), multipliers=())
 
     def from_leaves(self, counts: Vector) -> Vector:
-        """That of one histogram, group by group."""
+        """Build the vector from leaf counts as for one histogram, group by group."""
         parts = np.split(counts, len(self.groups) + 1)
         return np.concatenate([self.histogram.from_leaves(part) for part in parts])
 
     def measure(self, rows: Rows, memory: Memory) -> tuple[Vector, Memory]:
-        """Count. Linear in the rows, constant in memory, one pass."""
+        """Count the rows. Linear in the rows, constant in memory, one pass."""
         histogram = self.histogram
         counts = np.zeros((len(self.groups) + 1, 2 * histogram.grid.leaves), dtype=np.int64)
         for batch in rows.batches():
@@ -171,11 +170,11 @@ class GroupedHistogram(HistogramFields, Summary[dict[str, LabelledHistogram]]):
         return self.from_leaves(counts.reshape(-1)), memory
 
     def sensitivity(self, protection: Protection) -> Sensitivity:
-        """That of one histogram."""
+        """Return the sensitivity of one histogram."""
         return self.histogram.sensitivity(protection)
 
     def read(self, total: Total) -> dict[str, LabelledHistogram]:
-        """The histogram of each group, ``other`` last."""
+        """Return the histogram of each group, ``other`` last."""
         histogram = self.histogram
         parts = np.split(total, len(self.groups) + 1)
         return {name: histogram.read(part) for name, part in zip((*self.groups, OTHER), parts, strict=True)}

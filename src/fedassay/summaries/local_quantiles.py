@@ -36,7 +36,7 @@ LARGEST_SLOPE = 1 << 20
 
 @dataclass(frozen=True, kw_only=True)
 class QuantileLosses(WithoutNoise, OfQuantity[float]):
-    """The losses of B candidates e_1 < .. < e_B = +∞ for the t-th smallest of exactly n scores, in whole numbers.
+    """Losses of B candidates e_1 < .. < e_B = +∞ for the t-th smallest of exactly n scores, in whole numbers.
 
     With c_b = #{scores <= e_b} and c_0 = 0, the loss of candidate b is
 
@@ -44,7 +44,7 @@ class QuantileLosses(WithoutNoise, OfQuantity[float]):
         above·(c_{b-1} - t + 1)  if c_{b-1} >= t: the candidate before has that many more than it needs
         0                        otherwise: e_b is the t-th smallest score, rounded up
 
-    A client with fewer than n rows pads with +∞, so that it has n scores always: how many rows it has stays its secret,
+    A client with fewer than n rows pads with +∞, so that it has n scores always: its number of rows stays its secret,
     and adding, removing and replacing a row all replace one score of n by another. More than n rows are a `DataError`;
     `client.py` leaves out the excess at random before.
 
@@ -108,28 +108,28 @@ class QuantileLosses(WithoutNoise, OfQuantity[float]):
 
     @property
     def candidates(self) -> Floats:
-        """e_1 .. e_B, the last one +∞."""
+        """Candidates e_1 .. e_B, the last one +∞."""
         with np.errstate(over="ignore"):  # before the last point is set to the upper end itself
             finite = np.linspace(self.lower, self.upper, self.points - 1) if self.points > 2 else [self.upper]
         return np.append(finite, np.inf)
 
     @property
     def length(self) -> int:
-        """One loss per candidate."""
+        """Number of entries: one loss per candidate."""
         return self.points
 
     @property
     def _ends(self) -> tuple[int, int]:
-        """The largest loss below the quantile, and above it."""
+        """Largest loss below the quantile, and above it."""
         return self.below * self.target, self.above * (self.rows - self.target + 1)
 
     @property
     def largest(self) -> int:
-        """The larger of them, below 2^53."""
+        """Largest loss of all, below 2^53."""
         return max(self._ends)
 
     def measure(self, rows: Rows, memory: Memory) -> tuple[Vector, Memory]:
-        """Count, pad, weigh."""
+        """Count the scores, pad them, and weigh each candidate."""
         counts = np.zeros(self.points, dtype=np.int64)
         candidates = self.candidates
         for batch in rows.batches():
@@ -150,7 +150,7 @@ class QuantileLosses(WithoutNoise, OfQuantity[float]):
         ), memory
 
     def loss_range(self, protection: Protection) -> float:
-        """The length of an interval in which all losses move if one protected unit changes."""
+        """Return the length of an interval in which all losses move if one protected unit changes."""
         if protection.rows_per_client != self.rows:
             raise UsageError(
                 f"rows per client: got {protection.rows_per_client}, expected {self.rows}, the number of scores that "
@@ -159,7 +159,7 @@ class QuantileLosses(WithoutNoise, OfQuantity[float]):
         return float(min((self.below + self.above) * protection.rows_per_unit, sum(self._ends)))
 
     def read(self, total: Total) -> float:
-        """The candidate that was chosen."""
+        """Return the candidate that was chosen."""
         return float(self.candidates[int(np.argmax(total))])
 
 
@@ -174,21 +174,22 @@ Clients = Annotated[int, Interval(ge=1, le=MOST_CLIENTS)]
 """Public number of clients."""
 
 _FEW_CLIENTS, _MOST_SCORES = 100, 10**6
-"""With few clients, or few scores in all, the best pair is found within milliseconds, whoever asks for whatever."""
+"""Largest numbers (clients, or scores in all) with which the best pair is found in milliseconds for any request."""
 
 _ALL_BUT_SIGN = np.int64(2**63 - 1)
 
 
 @lru_cache(maxsize=1 << 16)
 def local_rank(rule: str, clients: int, rows: int, level: float, confidence: float | None = None) -> int:
-    """ℓ: which of its scores a client with so many rows sends, 1 the smallest; it sends +∞ if there are fewer.
+    """Return ℓ, the rank of the score that a client with this many rows sends, 1 the smallest; it sends +∞ if it has
+    fewer.
 
     ``spread`` and ``paper`` are the local rank of `best_pair` for `clients` clients that all have as many rows as this
-    one, ``split`` is ⌈(1-α)(n+1)⌉. A client and the server come to the same number, as all of it is public but the
-    rows, which the client tells.
+    one; ``split`` is ⌈(1-α)(n+1)⌉. A client and the server come to the same number, as all of it is public but the
+    rows, which the client reports.
 
     Edge cases: with too few rows for any pair the client sends its largest score (``split``: +∞). With more than 100
-    clients and more than 10^6 scores in all, all rules are ``split``: the server's rank, of so many, makes up for it.
+    clients and more than 10^6 scores in all, all rules are ``split``: the server's rank, of that many, makes up for it.
 
     Any rank is as valid as any other: the server computes what its own rank guarantees from the ranks that were used
     (`best_server_rank`). The rules only differ in how much the coverage varies.
@@ -216,7 +217,7 @@ def local_rank(rule: str, clients: int, rows: int, level: float, confidence: flo
 
 @dataclass(frozen=True, kw_only=True)
 class LocalScores:
-    """What one client has sent about one group: its number of rows, and for each rule its rank and score.
+    """Scores that one client has sent about one group: its number of rows, and for each rule its rank and score.
 
     A score is +∞ where the rank is larger than the number of rows.
     """
@@ -228,13 +229,13 @@ class LocalScores:
 
 @dataclass(frozen=True, kw_only=True)
 class LocalQuantile(WithoutNoise, Scored[dict[str, LocalScores]]):
-    """For each group, how many rows a client has and, by each rule, its score at the rank ℓ of `local_rank`.
+    """Number of rows of a client, for each group, and its score at the rank ℓ of `local_rank`, by each rule.
 
     Scores travel as whole numbers with the same order and nothing lost (`to_ordered`). Rows are held in memory once.
 
     Sensitivity: without a bound. For privacy there are `QuantileLosses`.
 
-    What a client sends cannot break the reading of it: numbers of rows are bounded, what is no finite number counts as
+    No answer of a client can break its reading: numbers of rows are bounded, what is no finite number counts as
     +∞, and so does a score at a rank that does not exist. A client that lies moves its own vote only.
 
     Parameters
@@ -268,20 +269,20 @@ class LocalQuantile(WithoutNoise, Scored[dict[str, LocalScores]]):
 
     @property
     def length(self) -> int:
-        """Per group the rows and a score for each rule."""
+        """Number of entries: per group the rows and a score for each rule."""
         return len(self.names) * (1 + len(self.rules))
 
     @property
     def largest(self) -> int:
-        """Any score."""
+        """Largest entry: any score."""
         return int(_ALL_BUT_SIGN)
 
     def rank(self, rule: str, rows: int) -> int:
-        """ℓ for this many rows."""
+        """Return ℓ for this many rows."""
         return local_rank(rule, self.clients, rows, self.level, self.confidence)
 
     def measure(self, rows: Rows, memory: Memory) -> tuple[Vector, Memory]:
-        """Rank; linear in the rows."""
+        """Rank the scores; linear in the rows."""
         entries: list[int] = []
         for scores in self.collected(rows):
             ranks = [self.rank(rule, len(scores)) for rule in self.rules]
@@ -289,7 +290,7 @@ class LocalQuantile(WithoutNoise, Scored[dict[str, LocalScores]]):
         return np.array(entries, dtype=np.int64), memory
 
     def read(self, total: Total) -> dict[str, LocalScores]:
-        """What the client says, group by group, whatever it has sent."""
+        """Return the answer of the client, group by group, whatever it has sent."""
         parts = np.split(np.asarray(total, dtype=np.int64), len(self.names))
         return {name: self._read(part) for name, part in zip(self.names, parts, strict=True)}
 
@@ -305,7 +306,7 @@ class LocalQuantile(WithoutNoise, Scored[dict[str, LocalScores]]):
 
 
 def at_ranks(scores: Floats, ranks: list[int]) -> Floats:
-    """The scores at these ranks, 1 the smallest; +∞ at ranks that there are not.
+    """Return the scores at these ranks, 1 the smallest; +∞ at ranks that do not exist.
 
     Examples
     --------
@@ -318,7 +319,7 @@ def at_ranks(scores: Floats, ranks: list[int]) -> Floats:
 
 
 def to_ordered(numbers: Floats) -> Vector:
-    """Whole numbers that are ordered as these floating-point numbers are, one to one.
+    """Return whole numbers that are ordered as these floating-point numbers are, one to one.
 
     The bits of positive numbers are ordered already; those of negative ones are, but the other way round.
 
@@ -332,7 +333,7 @@ def to_ordered(numbers: Floats) -> Vector:
 
 
 def from_ordered(ordered: Vector) -> Floats:
-    """What `to_ordered` was made from."""
+    """Invert `to_ordered`."""
     bits = np.where(ordered < 0, ordered ^ _ALL_BUT_SIGN, ordered)
     return bits.view(np.float64)
 
@@ -346,7 +347,7 @@ TALLEST_LADDER = 1 << 22
 
 @lru_cache(maxsize=16)
 def ladder(largest: int) -> tuple[int, ...]:
-    """Numbers of rows that clients round theirs down to: 0, 1, 2, .. and from 64 on steps of about sqrt(n)/4.
+    """Return numbers of rows that clients round theirs down to: 0, 1, 2, .. and from 64 on steps of about sqrt(n)/4.
 
     About 8·sqrt(largest) rungs. Cost: a client with d rows more than its rung takes a rank that is higher by αd than it
     would have to be, which moves its coverage up by αd/n. That is at most sqrt(α/(1-α))/4 of the standard deviation
@@ -368,13 +369,13 @@ def ladder(largest: int) -> tuple[int, ...]:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Votes:
-    """The votes of all clients about one group.
+    """Votes of all clients about one group.
 
     Parameters
     ----------
     edges : the upper edge of each bin, the last one +∞.
-    votes : how many clients have their local quantile in each bin.
-    rungs, rows : how many clients have about so many rows; on rung 0 are those without rows.
+    votes : the number of clients that have their local quantile in each bin.
+    rungs, rows : the number of clients that have about this many rows; on rung 0 are those without rows.
     """
 
     edges: Floats
@@ -385,13 +386,13 @@ class Votes:
 
 @dataclass(frozen=True, kw_only=True)
 class QuantileVotes(WithoutNoise, Scored[dict[str, Votes]]):
-    """For each group a one at the bin of the client's local quantile, and a one at its rung of the ladder of rows.
+    """Indicators, for each group, of the bin of the client's local quantile and of its rung of the ladder of rows.
 
     A client with n rows stands on the highest rung n' that is not above n. Its rank is that of a client with n' rows
     and n - n' more: ℓ = ℓ' + (n - n'). Its coverage has the law Beta(ℓ' + n - n', n' - ℓ' + 1), which is stochastically
-    at least Beta(ℓ', n' - ℓ' + 1), the law of what its rung says: it can be taken for a client with n' rows. Rounding
-    its score up to the edge of a bin adds to coverage too. So `best_server_rank` of the rungs, and of their ranks
-    (`rank`), gives a rank k among the votes for which the guarantee holds.
+    at least Beta(ℓ', n' - ℓ' + 1), the law of its rung: it can be taken for a client with n' rows. Rounding its score
+    up to the edge of a bin adds to coverage too. So `best_server_rank` of the rungs, and of their ranks (`rank`), gives
+    a rank k among the votes for which the guarantee holds.
 
     Edge cases: a client without rows, or with fewer than the first rung above 0, votes for the last bin, +∞, as do
     scores above the last but one edge; scores below the range vote for the first bin. A client with more rows than the
@@ -421,30 +422,30 @@ class QuantileVotes(WithoutNoise, Scored[dict[str, Votes]]):
 
     @property
     def grid(self) -> ValueGrid:
-        """The bins."""
+        """Grid of the bins."""
         return ValueGrid(lower=self.lower, upper=self.upper, points=self.points)
 
     @property
     def edges(self) -> Floats:
-        """The upper edges of the bins, the last one +∞."""
+        """Upper edges of the bins, the last one +∞."""
         return np.append(self.grid.thresholds[:-1], np.inf)
 
     @property
     def length(self) -> int:
-        """Per group the bins and the rungs."""
+        """Number of entries: per group the bins and the rungs."""
         return len(self.names) * (self.points + len(self.rungs))
 
     @property
     def largest(self) -> int:
-        """A vote."""
+        """Largest entry: a vote."""
         return 1
 
     def rank(self, rung: int) -> int:
-        """ℓ' of a client with this many rows."""
+        """Return ℓ' of a client with this many rows."""
         return local_rank("spread", self.clients, rung, self.level, self.confidence)
 
     def measure(self, rows: Rows, memory: Memory) -> tuple[Vector, Memory]:
-        """Rank, round, vote."""
+        """Rank the scores, round the rank's score and the rows, and vote."""
         votes = np.zeros((len(self.names), self.points + len(self.rungs)), dtype=np.int64)
         for group, scores in enumerate(self.collected(rows)):
             step = int(np.searchsorted(self.rungs, len(scores), side="right")) - 1
@@ -457,7 +458,7 @@ class QuantileVotes(WithoutNoise, Scored[dict[str, Votes]]):
         return votes.reshape(-1), memory
 
     def read(self, total: Total) -> dict[str, Votes]:
-        """The votes of each group."""
+        """Return the votes of each group."""
         edges, rungs = self.edges, np.array(self.rungs, dtype=np.int64)
         found = {}
         for name, part in zip(self.names, np.split(total, len(self.names)), strict=True):

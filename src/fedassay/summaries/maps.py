@@ -1,6 +1,6 @@
-"""What a calibrator does to a score: a step function, a line through points, or a sigmoid.
+"""Calibration maps of scores: a step function, a line through points, or a sigmoid.
 
-A map is plain numbers: it is written to JSON and read back bit for bit, and applying it executes no code from
+A map is made of plain numbers: it is written to JSON and read back bit for bit, and applying it executes no code from
 the file. Everything in [0, 1] goes to [0, 1]. As a row of numbers it is part of a question (`numbers_of`).
 """
 
@@ -27,7 +27,7 @@ M = TypeVar("M")
 
 
 def one_of(kinds: Mapping[str, type[M]], content: object) -> M:
-    """The map of one of these kinds that a JSON object describes."""
+    """Return the map of one of these kinds that a JSON object describes."""
     if not isinstance(content, Mapping) or content.get("kind") not in tuple(kinds):
         raise UsageError(f"map: expected an object whose kind is one of {', '.join(kinds)}.")
     fields = {name: value for name, value in content.items() if name != "kind"}
@@ -41,22 +41,22 @@ def one_of(kinds: Mapping[str, type[M]], content: object) -> M:
         ) from None
 
 
-# --- what a calibrator does to a score ----------------------------------------------------------------------
+# --- calibration maps of scores -----------------------------------------------------------------------------
 
 
 LARGEST_PARAMETER = 2.0**20
-"""The largest number that a map of logits is made of, in absolute value."""
+"""Largest parameter of a map of logits, in absolute value."""
 
 EPSILON = float(np.finfo(np.float64).eps)
-"""Logarithms of scores are taken no closer to 0 and 1 than this, as in scikit-learn's log loss."""
+"""Least distance from 0 and 1 of scores whose logarithm is taken, as in scikit-learn's log loss."""
 
 MOST_NUMBERS = 1 << 17
-"""No map in a question is longer: enough for a value and an edge of each of 2^15 score bins, twice over, and about a
-megabyte on the wire."""
+"""Largest length of a map in a question: enough for a value and an edge of each of 2^15 score bins, twice over, and
+about a megabyte on the wire."""
 
 
 class PlainMap:
-    """A map that consists of its kind and the plain numbers in the fields of a dataclass."""
+    """Map that consists of its kind and the plain numbers in the fields of a dataclass."""
 
     kind: ClassVar[str]
 
@@ -69,11 +69,11 @@ class PlainMap:
 
 
 class Map(PlainMap, ABC):
-    """A function from scores in [0, 1] to probabilities in [0, 1]."""
+    """Function from scores in [0, 1] to probabilities in [0, 1]."""
 
     @abstractmethod
     def __call__(self, scores: Floats) -> Floats:
-        """The calibrated probabilities. The caller has checked that scores are in [0, 1]."""
+        """Return the calibrated probabilities. The caller has checked that scores are in [0, 1]."""
 
     def to_numbers(self) -> tuple[float, ...]:
         """Return all fields as numbers in a row, without the kind; `from_numbers` reads it."""
@@ -81,7 +81,7 @@ class Map(PlainMap, ABC):
 
     @classmethod
     def from_numbers(cls, numbers: tuple[float, ...]) -> Self:
-        """The map that `to_numbers` was called on: where there are two fields, the second is the longer one."""
+        """Return the map that `to_numbers` was called on: where there are two fields, the second is the longer one."""
         half = len(numbers) // 2
         names = [field.name for field in fields(cls)]  # type: ignore[arg-type]
         return cls(**dict(zip(names, (numbers[:half], numbers[half:]), strict=True)))
@@ -89,7 +89,7 @@ class Map(PlainMap, ABC):
 
 @dataclass(frozen=True, kw_only=True)
 class Steps(Map):
-    """A value for each half-open step: below the first edge, between edges, from the last edge up.
+    """Step function: a value below the first edge, between edges, and from the last edge up (half-open steps).
 
     Examples
     --------
@@ -113,7 +113,7 @@ class Steps(Map):
 
     @classmethod
     def merged(cls, edges: ArrayLike, values: ArrayLike) -> Steps:
-        """The same function with as few steps as possible; `edges` may repeat and include 0 and 1."""
+        """Build the same function with as few steps as possible; `edges` may repeat and include 0 and 1."""
         lower, kept = np.asarray(edges, dtype=np.float64), np.asarray(values, dtype=np.float64)
         wide = np.diff(np.concatenate([[0.0], lower, [1.0]])) > 0
         kept, starts = kept[wide], np.concatenate([[0.0], lower])[wide]
@@ -193,13 +193,13 @@ class Sigmoid(Map):
 
 
 _KINDS: tuple[type[Map], ...] = (Steps, InterpolatedMap, Sigmoid)
-"""A kind is written as its place here: new ones go to the end."""
+"""Kinds of maps. A kind is written as its place here: new kinds go to the end."""
 
 MAPS: Mapping[str, type[Map]] = MappingProxyType({kind.kind: kind for kind in _KINDS})
 
 
 def map_from_json(content: object) -> Map:
-    """The map that `to_json` was called on; anything else is refused with a sentence.
+    """Return the map that `to_json` was called on; anything else is refused with a sentence.
 
     Examples
     --------
@@ -210,7 +210,7 @@ def map_from_json(content: object) -> Map:
 
 
 def numbers_of(one: Map) -> tuple[float, ...]:
-    """The map as numbers in a row, of which the first says its kind; `map_from_numbers` reads it bit for bit.
+    """Return the map as numbers in a row, of which the first is its kind; `map_from_numbers` reads it bit for bit.
 
     Raises `UsageError` for a map of more than `MOST_NUMBERS`.
 
@@ -223,7 +223,7 @@ def numbers_of(one: Map) -> tuple[float, ...]:
 
 
 def map_from_numbers(numbers: Iterable[float]) -> Map | None:
-    """The map that `numbers_of` was called on; None for no numbers, which stand for scores as they are.
+    """Return the map that `numbers_of` was called on; None for no numbers, which stand for scores as they are.
 
     Anything else is refused with a sentence: each kind of map checks what it is made of.
 

@@ -1,7 +1,7 @@
-"""What summaries share: columns within bounds, whole numbers that add up exactly, and two sensitivities.
+"""Common tools of summaries: columns within bounds, whole numbers that add up exactly, and two sensitivities.
 
 Each limb but the highest is in [0, 2^32), the highest is signed: every entry is at most 2^32, so that no total over up
-to 2^27 clients wraps, and what such totals stand for is the exact sum of what clients wrote down.
+to 2^27 clients wraps. Such totals stand for the exact sum of the numbers that clients wrote down.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from fedassay.protocol.vocabulary import (
 
 
 def column(batch: Batch, role: str) -> NDArray[Any]:
-    """The column in this role, or an error that says what a site has to add.
+    """Return the column in this role, or raise an error that states what a site has to add.
 
     Examples
     --------
@@ -46,7 +46,7 @@ def column(batch: Batch, role: str) -> NDArray[Any]:
 
 
 def checked_scores(values: ArrayLike) -> NDArray[np.float64]:
-    """The values as numbers, or an error if one is NaN or outside [0, 1].
+    """Return the values as numbers; raise if a value is NaN or outside [0, 1].
 
     Examples
     --------
@@ -62,7 +62,7 @@ def checked_scores(values: ArrayLike) -> NDArray[np.float64]:
 
 
 def checked_labels(values: ArrayLike) -> NDArray[Any]:
-    """The values as an array, or an error if one is neither 0 nor 1.
+    """Return the values as an array; raise if a value is neither 0 nor 1.
 
     Examples
     --------
@@ -77,7 +77,7 @@ def checked_labels(values: ArrayLike) -> NDArray[Any]:
 
 
 class WithoutNoise:
-    """A summary in which one row can move an entry as far as numbers go, so that it is never asked under noise."""
+    """Summary in which one row can move an entry as far as numbers go, so that it is never asked under noise."""
 
     additive: ClassVar[bool] = False
 
@@ -111,7 +111,7 @@ LIMB = 32
 
 @dataclass(frozen=True, kw_only=True)
 class FixedPoint:
-    """Whole multiples of 2^-point, as so many limbs; numbers up to 2^(32 limbs - point - 1) can be written.
+    """Whole multiples of 2^-point, as `limbs` limbs; numbers up to 2^(32 limbs - point - 1) can be written.
 
     Examples
     --------
@@ -129,7 +129,7 @@ class FixedPoint:
 
     @property
     def most(self) -> float:
-        """The largest number that can be written."""
+        """Largest number that can be written."""
         return 2.0 ** (LIMB * self.limbs - self.point - 1)
 
     def write(self, numbers: Floats) -> Vector:
@@ -149,7 +149,7 @@ class FixedPoint:
         return limbs.reshape(-1)
 
     def read(self, total: Total) -> Floats:
-        """What totals of limbs stand for, to a few roundings."""
+        """Return the numbers that totals of limbs stand for, to a few roundings."""
         carried = np.array(total, dtype=np.int64).reshape(-1, self.limbs)
         for place in range(self.limbs - 1):
             carried[:, place + 1] += carried[:, place] >> LIMB
@@ -161,7 +161,7 @@ class FixedPoint:
         return np.asarray(numbers / 2.0**self.point)
 
     def write_exactly(self, numbers: Sequence[Fraction]) -> Vector:
-        """`write` of numbers with more digits than a float has."""
+        """Write numbers with more digits than a float has, as `write` does."""
         entries: list[int] = []
         for number in numbers:
             whole = round(number * (1 << self.point))
@@ -172,7 +172,7 @@ class FixedPoint:
         return np.array(entries, dtype=np.int64)
 
     def read_exactly(self, total: Total) -> list[Fraction]:
-        """What totals of limbs stand for."""
+        """Return the numbers that totals of limbs stand for."""
         rows = np.asarray(total).reshape(-1, self.limbs)
         return [
             Fraction(sum(int(limb) << (LIMB * place) for place, limb in enumerate(row)), 1 << self.point)
@@ -181,12 +181,12 @@ class FixedPoint:
 
 
 SUMS = FixedPoint(limbs=4, point=48)
-"""For sums below 2^79 that are right to 2^-48."""
+"""Fixed point for sums below 2^79 that are right to 2^-48."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Digits:
-    """Numbers in [-1, 1] as signed digits of so many bits, the highest first; sums of each digit are exact.
+    """Signed digits, of `bits` bits each, of numbers in [-1, 1], the highest first; sums of each digit are exact.
 
     Examples
     --------
@@ -209,5 +209,5 @@ class Digits:
 
     @property
     def scales(self) -> Floats:
-        """What a unit of each digit stands for."""
+        """Values that a unit of each digit stands for."""
         return np.asarray(2.0 ** (-self.bits * np.arange(1, self.digits + 1)))

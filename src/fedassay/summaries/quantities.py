@@ -1,4 +1,4 @@
-"""The conformity scores that can be asked for: one number per row, large where the prediction is bad.
+"""Conformity scores that can be requested: one number per row, large where the prediction is bad.
 
 A score is part of the public question: a summary carries its name and its parameters, so that every client computes
 what was asked and not what it believes was meant. A prediction set holds what scores at most a threshold.
@@ -44,18 +44,18 @@ MOST_RANKS = 1 << 20
 
 @dataclass(frozen=True, kw_only=True)
 class Quantity:
-    """A conformity score: what it reads, how it is computed, and what everyone knows about its range.
+    """Conformity score: the columns it reads, its computation, and the public bounds of its range.
 
     Parameters
     ----------
     columns : the roles of the columns that it reads.
     compute : of some rows and the parameters, the score of each row.
     parameters : the names of the parameters.
-    defaults : what they are if nothing is said.
+    defaults : their values if none are given.
     lower, upper : no score is outside; None where that depends on the data or, for ``raps``, on the parameters
         (`public_range`).
-    classes : how many classes there are, where that is always the same.
-    truth : the role of the column that says the true class.
+    classes : the number of classes, where that is always the same.
+    truth : the role of the column with the true class.
     """
 
     name: str
@@ -70,12 +70,12 @@ class Quantity:
 
     @property
     def is_softmax(self) -> bool:
-        """Whether it is made of logits, one for each class."""
+        """True if the score is made of logits, one for each class."""
         return "logits" in self.columns
 
     @property
     def gives_sets(self) -> bool:
-        """Whether prediction sets are sets of classes, which have a size."""
+        """True if prediction sets are sets of classes, which have a size."""
         return self.is_softmax or self.classes is not None
 
 
@@ -162,7 +162,7 @@ QUANTITIES: Mapping[str, Quantity] = MappingProxyType(
 
 
 def checked_quantity(name: str, parameters: Iterable[float] = ()) -> tuple[float, ...]:
-    """The parameters of a quantity, the defaults if none are given.
+    """Return the parameters of a quantity, the defaults if none are given.
 
     Those of ``binary`` are a calibrator as `maps.numbers_of` writes it; none are the scores as they are.
 
@@ -207,7 +207,7 @@ def _check_raps(penalty: float, k_reg: float) -> None:
 def public_range(
     name: str, parameters: tuple[float, ...] = (), *, classes: int | None = None
 ) -> tuple[float | None, float | None]:
-    """Between which numbers every score lies, whatever the rows are; None at an end that nobody can know.
+    """Return the bounds of every score, whatever the rows are; None at an end that cannot be known.
 
     Examples
     --------
@@ -222,7 +222,7 @@ def public_range(
 
 
 def scores_of(batch: Batch, quantity: str, parameters: tuple[float, ...]) -> Floats:
-    """The score of each row, finite numbers.
+    """Return the score of each row, finite numbers.
 
     Raises `DataError` for a column that is not there or holds what is no number, with its role.
 
@@ -243,7 +243,7 @@ def scores_of(batch: Batch, quantity: str, parameters: tuple[float, ...]) -> Flo
 
 
 def sets_of(batch: Batch, threshold: ArrayLike, quantity: str, parameters: tuple[float, ...]) -> Bools:
-    """Which classes are in the prediction set of each row: those that score at most the threshold (n x K).
+    """Return which classes are in the prediction set of each row: those that score at most the threshold (n x K).
 
     For quantities that give sets. The true class is not read. Decided exactly as `scores_of` computes scores.
 
@@ -264,7 +264,7 @@ def sets_of(batch: Batch, threshold: ArrayLike, quantity: str, parameters: tuple
 
 
 def widths(columns: Batch, quantity: str, threshold: ArrayLike) -> Floats:
-    """The widths of the intervals of values that score at most the threshold: 0 where they are empty.
+    """Return the widths of the intervals of values that score at most the threshold: 0 where they are empty.
 
     Parameters
     ----------
@@ -287,7 +287,7 @@ def widths(columns: Batch, quantity: str, threshold: ArrayLike) -> Floats:
 
 
 def _check_finite(batch: Batch, quantity: Quantity) -> None:
-    """Refuse columns that the data layer would not have let pass."""
+    """Raise for columns that the data layer would not have let pass."""
     for role in quantity.columns:
         if not np.isfinite(batch[role]).all():
             raise DataError(

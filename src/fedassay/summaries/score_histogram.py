@@ -1,4 +1,4 @@
-"""How many positives and negatives have which score, on every level of a tree, by one model or by two."""
+"""Histograms of the scores of positives and negatives, on every level of a tree, by one model or by two."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _BLOCK = 1 << 17
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class LabelledHistogram:
-    """What a score histogram says: node counts of both classes, exact or noisy, as they were released.
+    """Contents of a score histogram: node counts of both classes, exact or noisy, as they were released.
 
     The counts of a level are `multipliers` times what was counted there; see `ScoreHistogram`.
     """
@@ -63,15 +63,15 @@ class LabelledHistogram:
 
 @dataclass(frozen=True, kw_only=True)
 class HistogramFields:
-    """The fields of a score histogram, which summaries that are made of them carry too: only plain values travel.
+    """Fields of a score histogram, which summaries that are made of them carry too: only plain values travel.
 
     Parameters
     ----------
     transform, height, thresholds, reach : the `Grid`.
     widths : the levels of the `Tree`; ``(1,)`` is a flat histogram.
-    multipliers : by how much the counts of each level are multiplied before they are summed, 1 by default.
-        Noise that is the same everywhere then weighs less on a level with a larger multiplier: this is how
-        levels get different parts of the budget.
+    multipliers : the factors of the counts of each level before they are summed, 1 by default. Noise that is the same
+        everywhere then weighs less on a level with a larger multiplier: this is how levels get different parts of the
+        budget.
     """
 
     transform: str
@@ -88,27 +88,27 @@ class HistogramFields:
 
     @classmethod
     def like(cls, histogram: HistogramFields, **others: Any) -> Self:
-        """With the fields of this histogram, and its own."""
+        """Build a summary with the fields of this histogram, and its own."""
         return cls(**{field.name: getattr(histogram, field.name) for field in fields(histogram)}, **others)
 
     @property
     def histogram(self) -> ScoreHistogram:
-        """The histogram that these fields describe."""
+        """Histogram that these fields describe."""
         return ScoreHistogram(**{field.name: getattr(self, field.name) for field in fields(HistogramFields)})
 
     @property
     def grid(self) -> Grid:
-        """The score bins."""
+        """Grid of the score bins."""
         return Grid.of(self)
 
     @property
     def tree(self) -> Tree:
-        """The levels over the bins."""
+        """Levels over the bins."""
         return Tree(leaves=1 << self.height, widths=tuple(self.widths))
 
     @property
     def largest(self) -> int:
-        """All rows of a client in one node of the level with the largest multiplier."""
+        """Largest entry: all rows of a client in one node of the level with the largest multiplier."""
         return LARGEST_ROWS_PER_CLIENT * max(self.multipliers)
 
 
@@ -142,12 +142,12 @@ class ScoreHistogram(HistogramFields, Summary[LabelledHistogram]):
 
     @property
     def length(self) -> int:
-        """Both classes, all nodes."""
+        """Number of entries: both classes, all nodes."""
         return 2 * self.tree.length
 
     @property
     def partitions(self) -> tuple[NDArray[np.int64], ...]:
-        """The levels of the tree, both classes together; none if counts are multiplied."""
+        """Levels of the tree, both classes together; none if counts are multiplied."""
         if set(self.multipliers) != {1}:
             return ()
         levels = self.tree.split(np.arange(self.tree.length, dtype=np.int64))
@@ -155,11 +155,11 @@ class ScoreHistogram(HistogramFields, Summary[LabelledHistogram]):
 
     @property
     def _factors(self) -> NDArray[np.int64]:
-        """The multiplier of each node of a class."""
+        """Multiplier of each node of a class."""
         return self.tree.factors(self.multipliers)
 
     def measure(self, rows: Rows, memory: Memory) -> tuple[Vector, Memory]:
-        """Count. Linear in the rows, constant in memory."""
+        """Count the rows. Linear in the rows, constant in memory."""
         counts = np.zeros(2 * self.grid.leaves, dtype=np.int64)
         for batch in rows.batches():
             counts += self.counted(*(column(batch, role) for role in self.columns))
@@ -179,19 +179,19 @@ class ScoreHistogram(HistogramFields, Summary[LabelledHistogram]):
 
     @property
     def leaves(self) -> ScoreHistogram:
-        """The bins alone, of both classes."""
+        """Summary of the bins alone, of both classes."""
         return replace(self, widths=(1,), multipliers=())
 
     def from_leaves(self, counts: Vector) -> Vector:
-        """All levels, multiplied."""
+        """Build all levels, multiplied."""
         return np.concatenate([self.tree.build(half) * self._factors for half in np.split(counts, 2)])
 
     def sensitivity(self, protection: Protection) -> Sensitivity:
-        """One node per level and row, times the multipliers."""
+        """Return the sensitivity of one node per level and row, times the multipliers."""
         return Sensitivity.of_counts(protection, multipliers=self.multipliers)
 
     def read(self, total: Total) -> LabelledHistogram:
-        """The two trees."""
+        """Return the two trees."""
         positives, negatives = np.split(total, 2)
         return LabelledHistogram(
             grid=self.grid,
@@ -207,7 +207,7 @@ class ScoreHistogram(HistogramFields, Summary[LabelledHistogram]):
 
 @dataclass(frozen=True, kw_only=True)
 class VersusHistogram(ScoreHistogram):
-    """A `ScoreHistogram` of the column ``versus`` alone. The same in all else.
+    """`ScoreHistogram` of the column ``versus`` alone, otherwise unchanged.
 
     For clients that report on one cell of one histogram; others count both models at once (`PairedHistograms`).
     """
@@ -218,10 +218,10 @@ class VersusHistogram(ScoreHistogram):
 
 @dataclass(frozen=True, kw_only=True)
 class PairedHistograms(HistogramFields, Summary[Both]):
-    """A `ScoreHistogram` of the column ``score``, then one of ``versus``.
+    """`ScoreHistogram` of the column ``score``, then another of ``versus``.
 
-    One summary and not two, so that both models are counted on the same rows also where rows are left out at
-    random to keep to a bound.
+    This is a single summary. So both models are counted on the same rows, also where rows are left out at random to
+    keep to a bound.
 
     Sensitivity: a row is counted in both histograms, in one node of each level of each; that of a histogram with
     twice the levels.
@@ -241,11 +241,11 @@ class PairedHistograms(HistogramFields, Summary[Both]):
 
     @property
     def length(self) -> int:
-        """Two histograms."""
+        """Number of entries of both histograms."""
         return 2 * self.histogram.length
 
     def measure(self, rows: Rows, memory: Memory) -> tuple[Vector, Memory]:
-        """Count both, in one pass."""
+        """Count both models, in one pass."""
         histogram = self.histogram
         counts = np.zeros((2, 2 * histogram.grid.leaves), dtype=np.int64)
         for batch in rows.batches():
@@ -254,10 +254,10 @@ class PairedHistograms(HistogramFields, Summary[Both]):
         return np.concatenate([histogram.from_leaves(model) for model in counts]), memory
 
     def sensitivity(self, protection: Protection) -> Sensitivity:
-        """Two nodes per level and row, times the multipliers."""
+        """Return the sensitivity of two nodes per level and row, times the multipliers."""
         return Sensitivity.of_counts(protection, multipliers=2 * self.multipliers)
 
     def read(self, total: Total) -> Both:
-        """The two histograms."""
+        """Return the two histograms."""
         first, second = np.split(total, 2)
         return self.histogram.read(first), self.histogram.read(second)

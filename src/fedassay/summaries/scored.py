@@ -1,4 +1,4 @@
-"""Rows as conformity scores, in groups: what every summary of scores reads."""
+"""Conformity scores of rows, in groups: the input of every summary of scores."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from fedassay.summaries.quantities import QUANTITIES, checked_quantity, scores_o
 S = TypeVar("S")
 
 CONDITIONS = ("", "class", "group")
-"""What rows can be kept apart by: nothing, their true class, or the values of a column."""
+"""Conditions by which rows can be kept apart: nothing, their true class, or the values of a column."""
 
 EVERYONE = "all"
-"""The name of the only group where rows are not kept apart."""
+"""Name of the only group where rows are not kept apart."""
 
 MOST_CLASSES = 1024
 
@@ -35,7 +35,7 @@ RowsPerClient = Annotated[int, Interval(ge=1, le=LARGEST_ROWS_PER_CLIENT)]
 
 
 def checked_condition(by: str, groups: Iterable[str]) -> tuple[str, ...]:
-    """The groups, if they fit the condition: none, or ``"0"`` to ``"K-1"``, or declared names.
+    """Return the groups, if they fit the condition: none, or ``"0"`` to ``"K-1"``, or declared names.
 
     Examples
     --------
@@ -64,7 +64,7 @@ def checked_condition(by: str, groups: Iterable[str]) -> tuple[str, ...]:
 
 
 def condition_names(by: str, groups: tuple[str, ...]) -> tuple[str, ...]:
-    """The groups that results are given for: the declared ones and ``other``, the classes, or ``all``.
+    """Return the groups that results are given for: the declared ones and ``other``, the classes, or ``all``.
 
     Examples
     --------
@@ -75,7 +75,7 @@ def condition_names(by: str, groups: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def condition_columns(by: str, quantity: str) -> tuple[str, ...]:
-    """The roles of the columns that say in which group a row is; the class is where its score has it from.
+    """Return the roles of the columns that define the group of a row; the class is where its score has it from.
 
     Examples
     --------
@@ -88,10 +88,10 @@ def condition_columns(by: str, quantity: str) -> tuple[str, ...]:
 
 
 def places(batch: Batch, by: str, groups: tuple[str, ...], rows: int, *, quantity: str) -> Ints:
-    """For each row the position of its group in `condition_names`.
+    """Return for each row the position of its group in `condition_names`.
 
     A class that was not asked about counts as the last one: whether a client refuses is seen, and must not depend on
-    what its rows are. How many classes there are is for whoever asks to know.
+    what its rows are. The sender of the question has to know the number of classes.
 
     Examples
     --------
@@ -111,7 +111,7 @@ def places(batch: Batch, by: str, groups: tuple[str, ...], rows: int, *, quantit
 
 @dataclass(frozen=True, kw_only=True)
 class OfQuantity(Checked, Summary[S]):
-    """A summary of one conformity score.
+    """Summary of one conformity score.
 
     Parameters
     ----------
@@ -128,13 +128,13 @@ class OfQuantity(Checked, Summary[S]):
 
     @property
     def columns(self) -> tuple[str, ...]:  # type: ignore[override]
-        """What the score is computed from."""
+        """Columns that the score is computed from."""
         return QUANTITIES[self.quantity].columns
 
 
 @dataclass(frozen=True, kw_only=True)
 class Scored(OfQuantity[S]):
-    """A summary of one conformity score, of each group of rows by itself.
+    """Summary of one conformity score, for each group of rows by itself.
 
     Parameters
     ----------
@@ -152,20 +152,20 @@ class Scored(OfQuantity[S]):
 
     @property
     def columns(self) -> tuple[str, ...]:  # type: ignore[override]
-        """What the score is computed from, and what tells groups apart."""
+        """Columns that the score is computed from, and those that distinguish groups."""
         return tuple(dict.fromkeys((*super().columns, *condition_columns(self.by, self.quantity))))
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The groups that results are given for."""
+        """Groups that results are given for."""
         return condition_names(self.by, self.groups)
 
     def places(self, batch: Batch, rows: int) -> Ints:
-        """The position of each row's group in `names`."""
+        """Return the position of each row's group in `names`."""
         return places(batch, self.by, self.groups, rows, quantity=self.quantity)
 
     def collected(self, rows: Rows) -> tuple[Floats, ...]:
-        """All scores of each group, in memory."""
+        """Return all scores of each group, in memory."""
         scores: list[Floats] = []
         where: list[Ints] = []
         for batch in rows.batches():
@@ -183,7 +183,7 @@ class Scored(OfQuantity[S]):
 
 @dataclass(frozen=True, kw_only=True)
 class Thresholded(Scored[S]):
-    """A summary of scores that are compared with thresholds.
+    """Summary of scores that are compared with thresholds.
 
     Parameters
     ----------
@@ -202,7 +202,7 @@ class Thresholded(Scored[S]):
         object.__setattr__(self, "thresholds", thresholds)
 
     def covered(self, rows: Rows) -> Iterator[tuple[Batch, Ints, Bools]]:
-        """Some rows, their groups, and whether they score at most the threshold of their group."""
+        """Yield rows, their groups, and whether they score at most the threshold of their group."""
         limits = np.array(self.thresholds)
         for batch in rows.batches():
             scores = scores_of(batch, self.quantity, self.parameters)
@@ -211,7 +211,7 @@ class Thresholded(Scored[S]):
 
 
 def whole(value: Any, *, what: str, least: int, most: int) -> int:
-    """The number itself, if it is a whole one within its bounds."""
+    """Return the number itself, if it is a whole number within its bounds."""
     if type(value) is not int or not least <= value <= most:
         raise UsageError(f"{what}: got {value!r}, expected a whole number from {least:,} to {most:,}.")
     return value

@@ -1,4 +1,4 @@
-"""What sites can say together about how much they differ, without any of them being seen.
+"""Sums over sites about their differences, without any site being seen.
 
 Each site computes its own estimates and variances (`site_estimate`) and adds its weights and weighted
 values to totals over all sites. From these totals the whole random-effects analysis follows: it depends on the
@@ -37,7 +37,7 @@ _BINS = ("transform", "height", "thresholds", "reach")
 
 @dataclass(frozen=True, kw_only=True)
 class _OfSite:
-    """What both summaries below share: the histogram that a site makes of its own rows, and the metrics."""
+    """Common base of both summaries below: the histogram that a site makes of its own rows, and the metrics."""
 
     metrics: tuple[str, ...] = field(default_factory=compared)
     transform: str = "mixed"
@@ -57,7 +57,7 @@ class _OfSite:
 
     @classmethod
     def like(cls, histogram: ScoreHistogram, **fields: Any) -> Self:
-        """With the bins of this histogram."""
+        """Build a summary with the bins of this histogram."""
         return cls(**{name: getattr(histogram, name) for name in _BINS}, **fields)
 
     @property
@@ -65,7 +65,7 @@ class _OfSite:
         return ScoreHistogram(**{name: getattr(self, name) for name in _BINS})
 
     def _estimates(self, rows: Rows, memory: Memory) -> tuple[list[SiteEstimate | None], Memory]:
-        """The site's estimates, remembered: where rows are left out at random, all rounds speak of the same."""
+        """Return the site's estimates, remembered: where rows are left out at random, all rounds use the same."""
         known = memory.get(_REMEMBERED)
         if known is None:
             histogram = self._histogram
@@ -81,7 +81,7 @@ class _OfSite:
 
 @dataclass(frozen=True, kw_only=True)
 class EligibleSites(_OfSite, Summary[dict[str, int]]):
-    """How many sites have an estimate of each metric: 1 or 0 for each, from each site.
+    """Number of sites that have an estimate of each metric: 1 or 0 for each, from each site.
 
     Asked first, so that weighted sums are only asked for where enough sites stand behind them: a sum over one
     site would be that site's own estimate.
@@ -93,25 +93,25 @@ class EligibleSites(_OfSite, Summary[dict[str, int]]):
 
     @property
     def length(self) -> int:
-        """One entry per metric."""
+        """Number of entries: one per metric."""
         return len(self.metrics)
 
     @property
     def largest(self) -> int:
-        """Yes or no."""
+        """Largest entry: yes or no."""
         return 1
 
     def measure(self, rows: Rows, memory: Memory) -> tuple[Vector, Memory]:
-        """Estimate, and say whether it worked."""
+        """Estimate each metric, and report whether that worked."""
         estimates, memory = self._estimates(rows, memory)
         return np.array([found is not None for found in estimates], dtype=np.int64), memory
 
     def sensitivity(self, protection: Protection) -> Sensitivity:
-        """One row can decide whether its site has any of the estimates."""
+        """Return the sensitivity: a single row can decide whether its site has any of the estimates."""
         return Sensitivity(l1=float(self.length), l2=math.sqrt(self.length))
 
     def read(self, total: Total) -> dict[str, int]:
-        """Metric to the number of sites."""
+        """Return the number of sites of each metric, by name."""
         return {name: int(count) for name, count in zip(self.metrics, total, strict=True)}
 
 
@@ -149,7 +149,7 @@ class SiteSums(_OfSite, Summary[dict[str, WeightedSums]]):
 
     @property
     def length(self) -> int:
-        """Per metric a count and four numbers."""
+        """Number of entries: per metric a count and four numbers."""
         return len(self.metrics) * (1 + 4 * SUMS.limbs)
 
     def measure(self, rows: Rows, memory: Memory) -> tuple[Vector, Memory]:
@@ -166,12 +166,12 @@ class SiteSums(_OfSite, Summary[dict[str, WeightedSums]]):
         return np.array(entries, dtype=np.int64), memory
 
     def sensitivity(self, protection: Protection) -> Sensitivity:
-        """Every entry from one end of its range to the other."""
+        """Return the sensitivity of entries that move from one end of their range to the other."""
         reach = 2.0 * self.largest
         return Sensitivity(l1=reach * self.length, l2=reach * math.sqrt(self.length))
 
     def read(self, total: Total) -> dict[str, WeightedSums]:
-        """Metric to its sums."""
+        """Return the sums of each metric, by name."""
         sums = {}
         for name, entries in zip(self.metrics, np.split(total, len(self.metrics)), strict=True):
             w, w2, wy, wy2 = SUMS.read_exactly(entries[1:])

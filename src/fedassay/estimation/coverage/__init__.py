@@ -1,4 +1,4 @@
-"""How well prediction sets cover, before any score is seen: pure mathematics that clients and server share.
+"""Coverage of prediction sets before any score is seen: pure mathematics that clients and server share.
 
 A client works out its own rank from public numbers, the server works out what the ranks of all clients guarantee:
 both from here, which is why it is below summaries and tasks.

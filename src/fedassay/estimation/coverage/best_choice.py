@@ -1,15 +1,15 @@
-"""Which target, which server rank and which slopes, where each client chooses its quantile privately.
+"""Target, server rank and slopes where each client chooses its quantile privately.
 
-Everything is public: m, n, B, ε and the level. A choice is valid if the lower law (`ChoiceLaw`) says so. Among valid
-ones we look for small sets. The losses of ranks above the target hold the choice down, those below hold it up, and
-both share one ε: steep slopes below need a smaller correction and overshoot more. The criterion weighs both by the
-largest law that the coverage can have: if every client wins as many ranks as it may (E of `chosen.py`), the smallest
-E(U - (1-α))² is best, as `spread` of `pairs.py` without privacy.
+Everything is public: m, n, B, ε and the level. A choice is valid if the lower law (`ChoiceLaw`) has the guarantee.
+Among valid ones we look for small sets. The losses of ranks above the target hold the choice down, those below hold it
+up, and both share one ε: steep slopes below need a smaller correction and overshoot more. The criterion weighs both by
+the largest law that the coverage can have: if every client wins as many ranks as it may (E of `chosen.py`), the
+smallest E(U - (1-α))² is best, as `spread` of `pairs.py` without privacy.
 
-The search is in two steps, so that it takes a fraction of a second. On a grid, one target for each of some server
-ranks and each pair of slopes, with a law that is good to a few digits. For the best of them, exact targets, the exact
-laws, and a comparison. What is found is valid; that nothing is better is not claimed (docs/explanation/
-private-conformal.md compares it with the shortest sets that any choice gives).
+The search is in two steps, so that it takes a fraction of a second. On a grid, one target for each of some server ranks
+and each pair of slopes, with a law that is good to a few digits. For the best of them, exact targets, the exact laws,
+and a comparison. The result is valid; that nothing is better is not claimed (docs/explanation/private-conformal.md
+compares it with the shortest sets that any choice gives).
 """
 
 from __future__ import annotations
@@ -41,27 +41,27 @@ from fedassay.estimation.coverage.pairs import SAME, check_request, smallest, to
 from fedassay.protocol.arrays import AnyFloats, Bools, Ints
 
 SLOPES = ((1, 2), (1, 1), (2, 1), (4, 1), (8, 1))
-"""What is tried for (below, above)."""
+"""Slopes (below, above) that are tried."""
 
 STEEPEST = max(below / (below + above) for below, above in SLOPES)
 
 SERVER_RANKS = 24
-"""How many server ranks are tried for each of them; all, if there are fewer."""
+"""Number of server ranks that are tried for each pair of slopes; all, if there are fewer."""
 
 FINALISTS = 6
-"""How many choices are worked out exactly."""
+"""Number of choices that are worked out exactly."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ClientChoice:
-    """What clients are to choose, and the server to take: public, before any score is seen.
+    """Choice that clients are to make and rank that the server is to take: public, before any score is seen.
 
     Parameters
     ----------
     target : t, the rank of the score that a client aims at.
-    server_rank : k, which of the clients' values the server takes.
+    server_rank : k, the rank of the client value that the server takes.
     below, above : the slopes of the losses, η = ε/(below + above).
-    law : what this guarantees.
+    law : the law of the coverage that this guarantees.
     """
 
     target: int
@@ -75,7 +75,7 @@ class ClientChoice:
 def best_choice(
     clients: int, rows: int, level: float, *, epsilon: float, candidates: int, confidence: float | None = None
 ) -> ClientChoice:
-    """A valid choice with small sets.
+    """Find a valid choice with small sets.
 
     Guarantee: marginal, P(the new row is covered) >= level, over calibration rows, coins and the new row; with
     `confidence` also training-conditional, P(U >= level) >= confidence. For any distribution of the scores.
@@ -109,7 +109,7 @@ def best_choice(
 
 @dataclass(frozen=True, kw_only=True)
 class _Ask:
-    """What is asked for, and whether pairs (t, k) have it."""
+    """Request for a private choice; checks which pairs (t, k) meet it."""
 
     m: int
     n: int
@@ -118,7 +118,7 @@ class _Ask:
     confidence: float | None
 
     def valid(self, t: Ints, k: Ints, rate: float) -> Bools:
-        """Whether these pairs have the guarantees asked for."""
+        """Return whether these pairs have the guarantees asked for."""
         good = np.full(t.shape, fill_value=True)
         if self.confidence is not None:
             tail = betainc(k, self.m - k + 1, self._client(t, rate))
@@ -129,20 +129,20 @@ class _Ask:
         return good
 
     def possible(self, rate: float) -> bool:
-        """Whether any pair has them: t = n and k = m cover the most."""
+        """Return whether any pair has the guarantees asked for: t = n and k = m cover the most."""
         return bool(self.valid(np.array([self.n]), np.array([self.m]), rate)[0])
 
     def guessed_targets(self, k: Ints, rate: float) -> Ints:
-        """A guess of them from the law at 1-α alone, of which the k-th of m is about k/(m+1)."""
+        """Guess the smallest targets from the law at 1-α alone, of which the k-th of m is about k/(m+1)."""
         start = np.full_like(k, math.ceil(self.level * self.n))
         return self.smallest_targets(k, start, lambda t, i: self._client(t, rate) <= k[i] / (self.m + 1))
 
     def exact_targets(self, k: Ints, guess: Ints, rate: float) -> Ints:
-        """For each k the smallest valid target, or n+1 if there is none."""
+        """Return for each k the smallest valid target, or n+1 if there is none."""
         return self.smallest_targets(k, guess, lambda t, i: self.valid(t, k[i], rate))
 
     def spread(self, t: Ints, k: Ints, rate: float) -> AnyFloats:
-        """E(U - (1-α))² if every client wins as many ranks as it may; `rate` is that of the losses above."""
+        """Return E(U - (1-α))² if every client wins as many ranks as it may; `rate` is that of the losses above."""
 
         def cdf(s: AnyFloats, i: Ints) -> AnyFloats:
             client = cdf_after_gain(s, self.n, t[i], self.candidates, rate)
@@ -153,7 +153,7 @@ class _Ask:
         return np.asarray((1 - self.level - miss) ** 2 + variance)
 
     def smallest_targets(self, k: Ints, guess: Ints, good: Callable[[Ints, Ints], Bools]) -> Ints:
-        """For each k the smallest target that is good, or n+1 if none is."""
+        """Return for each k the smallest target that is good, or n+1 if none is."""
 
         def test(t: Ints, i: Ints) -> tuple[Bools, Bools]:
             found = good(t, i)
@@ -179,7 +179,7 @@ class _Candidate(NamedTuple):
 
 
 def _finalists(ask: _Ask, epsilon: float) -> list[_Candidate]:
-    """The most promising of all slopes and server ranks, and the one that covers the most, which is valid."""
+    """Return the most promising of all slopes and server ranks, and the pair that covers the most, which is valid."""
     k = np.unique(np.linspace(1, ask.m, min(ask.m, SERVER_RANKS)).round().astype(np.int64))
     grid = _Grid.around(ask, epsilon * min(min(x) / sum(x) for x in SLOPES))
     found = []
@@ -198,7 +198,7 @@ def _finalists(ask: _Ask, epsilon: float) -> list[_Candidate]:
 
 
 def _best(ask: _Ask, epsilon: float, finalists: list[_Candidate]) -> ClientChoice:
-    """The best of them, with exact targets and exact criteria; the first, if several are as good."""
+    """Return the best finalist, with exact targets and exact criteria; the first, if several are as good."""
     best, least = None, math.inf
     for below, above in dict.fromkeys((x.below, x.above) for x in finalists):
         ours = [x for x in finalists if (x.below, x.above) == (below, above)]
@@ -232,7 +232,7 @@ class _Grid:
 
     @classmethod
     def around(cls, ask: _Ask, rate: float) -> _Grid:
-        """So far that hardly anything of a client's own law is beyond, its choice included at the smallest `rate`."""
+        """Build a grid beyond which hardly anything of a client's law lies, choice included, at the smallest `rate`."""
         # D and E are log(B-1)/rate, give or take a few 1/rate.
         width = 8 * math.sqrt(ask.level * (1 - ask.level) / ask.n) + (math.log(ask.candidates) + 8) / (
             rate * ask.n
@@ -245,7 +245,7 @@ class _Grid:
         return cls(s=s, counts=counts, p=p / p.sum(axis=1, keepdims=True))
 
     def targets(self, ask: _Ask, k: Ints, rate: float) -> Ints:
-        """For each k about the smallest valid target, or n+1."""
+        """Return for each k about the smallest valid target, or n+1."""
 
         def good(t: Ints, i: Ints) -> Bools:
             lost = lost_at_least(t - self.counts[:, None], ask.candidates, rate)
@@ -258,19 +258,19 @@ class _Grid:
         return ask.smallest_targets(k, ask.guessed_targets(k, rate), good)
 
     def spread(self, ask: _Ask, k: Ints, t: Ints, rate: float) -> AnyFloats:
-        """E(U - (1-α))² of the upper law."""
+        """Return E(U - (1-α))² of the upper law."""
         part, at = self._parts(ask, k, self.p @ kept_at_most(self.counts[:, None] - t, ask.candidates, rate))
         return np.asarray(((at - ask.level) ** 2) @ part)
 
     def _parts(self, ask: _Ask, k: Ints, client: AnyFloats) -> tuple[AnyFloats, AnyFloats]:
-        """Probabilities between the points, and where: F jumps at 0 and 1, and is flat from there to the ends."""
+        """Return probabilities between the points, and where: F jumps at 0 and 1, and is flat up to the ends."""
         F = betainc(k, ask.m - k + 1, client.clip(0, 1))
         part = np.diff(F, axis=0, prepend=0.0, append=1.0)
         return part, np.concatenate([[0.0], (self.s[1:] + self.s[:-1]) / 2, [1.0]])
 
 
 def _refusal(ask: _Ask, epsilon: float) -> str:
-    """What was asked for, and what would be enough."""
+    """Describe the request, and what would be enough."""
     enough = would_do(
         enough_rows(lambda n: replace(ask, n=n).possible(epsilon * STEEPEST), ask.n),
         enough_epsilon(lambda value: ask.possible(value * STEEPEST), epsilon),

@@ -1,4 +1,4 @@
-"""How well a quantile of quantiles covers where each client chooses its quantile with differential privacy.
+"""Coverage of a quantile of quantiles where each client chooses its quantile with differential privacy.
 
 Each of m clients has n scores and chooses one of B public candidates, the last of which is +∞, by the exponential
 mechanism: losses grow by `below` with each rank that a candidate falls short of the t-th smallest score, and by `above`
@@ -48,11 +48,11 @@ from fedassay.estimation.coverage.law import (
 )
 from fedassay.protocol.arrays import AnyFloats, Ints
 
-# --- where no choice is valid -------------------------------------------------------------------------------
+# --- requests without a valid choice ------------------------------------------------------------------------
 
 
 def enough_rows(possible: Callable[[int], bool], rows: int) -> int:
-    """The fewest rows that are enough, if `rows` are not; more must not be worse.
+    """Return the fewest rows that are enough, if `rows` are not; more must not be worse.
 
     Examples
     --------
@@ -65,7 +65,7 @@ def enough_rows(possible: Callable[[int], bool], rows: int) -> int:
 
 
 def enough_epsilon(possible: Callable[[float], bool], epsilon: float) -> float | None:
-    """An ε of three digits that is enough, if `epsilon` is not; None if none is.
+    """Return an ε of three digits that is enough, if `epsilon` is not; None if none is.
 
     Examples
     --------
@@ -87,7 +87,7 @@ def enough_epsilon(possible: Callable[[float], bool], epsilon: float) -> float |
 
 
 def would_do(rows: int, epsilon: float | None) -> str:
-    """In words.
+    """Describe in words the rows and the ε that would be enough.
 
     Examples
     --------
@@ -98,15 +98,15 @@ def would_do(rows: int, epsilon: float | None) -> str:
     return either if epsilon is None else f"{either}, or ε = {epsilon:.3g} with these rows"
 
 
-# --- the law of what a client's private choice covers -------------------------------------------------------
+# --- the law of one client's coverage -----------------------------------------------------------------------
 
 
 _AT_ONCE = 1 << 21
-"""Probabilities in memory at a time."""
+"""Number of probabilities in memory at a time."""
 
 
 def lost_at_least(d: ArrayLike, candidates: int, rate: float) -> AnyFloats:
-    """P(D >= d) = (B-1)e^(-rd)/(1 + (B-1)e^(-rd)) for d >= 1, and 1 below; r is `rate`.
+    """Return P(D >= d) = (B-1)e^(-rd)/(1 + (B-1)e^(-rd)) for d >= 1, and 1 below; r is `rate`.
 
     D is about log(B-1)/r, give or take a logistic variable of scale 1/r.
 
@@ -122,7 +122,7 @@ def lost_at_least(d: ArrayLike, candidates: int, rate: float) -> AnyFloats:
 
 
 def kept_at_most(d: ArrayLike, candidates: int, rate: float) -> AnyFloats:
-    """P(D <= d) = 1 - P(D >= d+1), accurate relative to itself.
+    """Return P(D <= d) = 1 - P(D >= d+1), accurate relative to itself.
 
     Examples
     --------
@@ -136,12 +136,12 @@ def kept_at_most(d: ArrayLike, candidates: int, rate: float) -> AnyFloats:
 
 
 def cdf_after_loss(s: AnyFloats, rows: int, targets: Ints, candidates: int, rate: float) -> AnyFloats:
-    """G(s) = P(Bin(n, s) + D >= t) for each s and its t: the law of the coverage of one client, at its smallest."""
+    """Return G(s) = P(Bin(n, s) + D >= t) for each s and its t: the law of one client's coverage, at its smallest."""
     return _mixed(s, rows, lambda c, i: lost_at_least(targets[i, None] - c, candidates, rate))
 
 
 def cdf_after_gain(s: AnyFloats, rows: int, targets: Ints, candidates: int, rate: float) -> AnyFloats:
-    """P(Bin(n, s) - E >= t): the law of the coverage at its largest, but for the width of a candidate.
+    """Return P(Bin(n, s) - E >= t): the law of the coverage at its largest, but for the width of a candidate.
 
     The (t+E)-th smallest score, which is +∞ for t + E > n.
     """
@@ -149,7 +149,7 @@ def cdf_after_gain(s: AnyFloats, rows: int, targets: Ints, candidates: int, rate
 
 
 def _mixed(s: AnyFloats, rows: int, weight: Callable[[Ints, Ints], AnyFloats]) -> AnyFloats:
-    """E weight(Bin(n, s), i) for each s_i: all but `LEFT_OUT` of the law lies in a window, and is scaled up to one."""
+    """Return E weight(Bin(n, s), i) for each s_i: all but `LEFT_OUT` of the law lies in a window, scaled up to 1."""
     start, end = window(rows * s, rows * s * (1 - s), rows)
     length = int((end - start).max(initial=0)) + 1
     start = np.minimum(start, rows + 1 - length)
@@ -164,33 +164,33 @@ def _mixed(s: AnyFloats, rows: int, weight: Callable[[Ints, Ints], AnyFloats]) -
 
 
 def binomial(s: AnyFloats, c: Ints, rows: int) -> AnyFloats:
-    """P(Bin(n, s) = c), within 1e-11 of itself for n up to 10^5; a common factor is off by most of that."""
+    """Return P(Bin(n, s) = c), within 1e-11 of itself for n up to 10^5; a common factor is off by most of that."""
     p: AnyFloats = np.exp(_log_binomial(rows)[c] + xlogy(c, s) + xlog1py(rows - c, -s))
     return p
 
 
 @lru_cache(maxsize=8)
 def _log_binomial(rows: int) -> AnyFloats:
-    """The logarithm of n over c, for c = 0..n."""
+    """Return the logarithm of n over c, for c = 0..n."""
     c = np.arange(rows + 1.0)
     table: AnyFloats = gammaln(rows + 1.0) - gammaln(c + 1) - gammaln(rows - c + 1)
     table.flags.writeable = False
     return table
 
 
-# --- how well a quantile of quantiles covers where each client chooses its ----------------------------------
+# --- the law of the coverage --------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, kw_only=True)
 class ChoiceLaw(CoverageOfThreshold):
-    """A lower bound of the law of the coverage U, if m clients choose their t-th smallest of n scores privately.
+    """Lower bound of the law of the coverage U, if m clients choose their t-th smallest of n scores privately.
 
-    Guarantee: for independent scores with one distribution, continuous or not, U is stochastically at least as large
-    as a variable with this law, provided that the set holds what equals the threshold. All numbers are within 1e-10,
-    for up to 10^5 rows.
+    Guarantee: let scores be independent with one distribution, continuous or not, and let the set hold what equals the
+    threshold. Then U is stochastically at least as large as a variable with this law. All numbers are within 1e-10, for
+    up to 10^5 rows.
 
-    Assumption: a choice whose losses grow by η·below = `rate` with each rank below the target, among `candidates` of
-    which one is +∞; a client that has fewer than n scores fills up with +∞ (which only raises U).
+    Assumption: a choice among `candidates`, of which one is +∞, whose losses grow by η·below = `rate` with each rank
+    below the target. A client that has fewer than n scores fills up with +∞ (which only raises U).
 
     Edge cases: `rate` may be infinite, which is `CoverageLaw`. One client and one row are allowed.
 
@@ -222,7 +222,7 @@ class ChoiceLaw(CoverageOfThreshold):
 
     @property
     def pair(self) -> tuple[int, int]:
-        """(t, k)."""
+        """Pair (t, k)."""
         return self.target, self.server_rank
 
     @cached_property
@@ -232,11 +232,11 @@ class ChoiceLaw(CoverageOfThreshold):
         return float(miss[0]), float(variance[0])
 
     def cdf(self, t: float) -> float:
-        """F(t): P(U <= t) is at most this."""
+        """Return F(t): P(U <= t) is at most this."""
         return 1.0 if t >= 1 else float(betainc(self.server_rank, self._other_end, self._client(t)))
 
     def probability_at_least(self, level: float) -> float:
-        """P(U >= level) is at least this: the training-conditional guarantee."""
+        """Return a lower bound of P(U >= level): the training-conditional guarantee."""
         if level <= 0:
             return 1.0
         if level >= 1:
@@ -262,7 +262,7 @@ class ChoiceLaw(CoverageOfThreshold):
 def lowest_moments(
     clients: int, rows: int, targets: Ints, server_ranks: Ints, candidates: int, rate: float
 ) -> tuple[AnyFloats, AnyFloats]:
-    """The largest miscoverage, and its variance, for vectors of pairs (t, k)."""
+    """Return the largest miscoverage, and its variance, for vectors of pairs (t, k)."""
     k = server_ranks
 
     def cdf(s: AnyFloats, i: Ints) -> AnyFloats:

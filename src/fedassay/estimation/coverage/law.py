@@ -1,8 +1,9 @@
-"""How well a quantile of quantiles covers, before any score is seen: clients with equally many rows.
+"""Coverage of a quantile of quantiles, before any score is seen: clients with equally many rows.
 
-Each of m clients sends the ℓ-th smallest of its n scores, the server takes the k-th smallest of what it got, and the
-set holds every value whose score is at most that threshold. Given the calibration rows, a new row is covered with
-probability U, which is random because those rows are. For independent scores with one continuous distribution
+Each of m clients sends the ℓ-th smallest of its n scores, and the server takes the k-th smallest of these as the
+threshold. The set holds every value whose score is at most the threshold. Given the calibration rows, a new row is
+covered with probability U, which is random because those rows are. For independent scores with one continuous
+distribution
 
     G(t) = P(Bin(n, t) >= ℓ)    = I_t(ℓ, n-ℓ+1)         law of the coverage of one client's quantile
     F(t) = P(Bin(m, G(t)) >= k) = I_{G(t)}(k, m-k+1)    law of U
@@ -25,10 +26,10 @@ Accuracy and proofs: docs/explanation/conformal-coverage.md.
 
 Mean and variance of variables in [0, 1] from their distribution functions, on panels that are halved until smooth.
 
-For clients that choose at random the law of the coverage is a mixture, wider than the quantile it belongs to and with
-long tails, so that no fixed set of nodes fits all of them. A panel has 32 Gauss-Legendre nodes; it is done when the
-last four of its 32 Legendre coefficients are below `SMOOTH`, since those that the rule misses, from the 64th on, are
-about the square of that.
+For clients that choose at random the law of the coverage is a mixture. It is wider than the quantile it belongs to and
+has long tails, so that no fixed set of nodes fits all of them. A panel has 32 Gauss-Legendre nodes. It is done when the
+last four of its 32 Legendre coefficients are below `SMOOTH`: those that the rule misses, from the 64th on, are about
+the square of that.
 """
 
 from __future__ import annotations
@@ -48,21 +49,22 @@ from scipy.special import betainc, betaincc, betainccinv, betaincinv, betaln, xl
 from fedassay.errors import UsageError
 from fedassay.protocol.arrays import AnyFloats, Ints
 
-# --- mean and variance of variables in [0 -------------------------------------------------------------------
+# --- mean and variance of variables in [0, 1] ---------------------------------------------------------------
 
 
 PANEL_NODES, PANEL_WEIGHTS = legendre.leggauss(32)
 LAST_COEFFICIENTS = (
     (2 * np.arange(28, 32) + 1) / 2 * legendre.legvander(PANEL_NODES, 31)[:, 28:] * PANEL_WEIGHTS[:, None]
 )
-"""The last four Legendre coefficients of a function on a panel, from its values at the nodes."""
+"""Last four Legendre coefficients of a function on a panel, from its values at the nodes."""
 
 SMOOTH = 1e-8
-"""How small they have to be."""
+"""Largest absolute value of these coefficients on a panel that is smooth."""
 
 
 def mean_and_variance(cdf: Callable[[AnyFloats, Ints], AnyFloats], count: int) -> tuple[AnyFloats, AnyFloats]:
-    """Of 1-U for each of `count` laws of U, within 1e-11; `cdf(s, i)` is P(U_i <= s) of the i-th law at points s.
+    """Return mean and variance of 1-U for each of `count` laws of U, within 1e-11; `cdf(s, i)` is P(U_i <= s) of the
+    i-th law at points s.
 
     E(1-U) = ∫ F(s) ds and E(1-U)² = 2 ∫ (1-s) F(s) ds. An atom at U = 0 is allowed, and so is one at U = 1.
 
@@ -88,16 +90,16 @@ def mean_and_variance(cdf: Callable[[AnyFloats, Ints], AnyFloats], count: int) -
     return first, np.maximum(0, second - first**2)
 
 
-# --- how well a quantile of quantiles covers ----------------------------------------------------------------
+# --- constants of the coverage laws -------------------------------------------------------------------------
 
 LEFT_OUT = 1e-17
-"""The part of the law of a sum of coins that is left out."""
+"""Part of the law of a sum of coins that is left out."""
 
 TAIL = 1e-17
-"""The probability that is left out at either end of an integral."""
+"""Probability that is left out at either end of an integral."""
 
 TIE = 1e-12
-"""A miscoverage above α by this part of it counts as α, so that rounding costs no rank where M is 1-α exactly."""
+"""Part of α by which a larger miscoverage counts as α, so that rounding costs no rank where M is 1-α exactly."""
 
 _NODES, _WEIGHTS = (PANEL_NODES + 1) / 2, PANEL_WEIGHTS / 2  # for an interval of length one
 
@@ -106,25 +108,25 @@ _NODES, _WEIGHTS = (PANEL_NODES + 1) / 2, PANEL_WEIGHTS / 2  # for an interval o
 
 
 def check_rank(what: str, rank: int, among: int) -> None:
-    """Refuse a rank that none of so many numbers has."""
+    """Raise if a rank does not exist among this many numbers."""
     if among < 1 or not 1 <= rank <= among:
         raise UsageError(f"{what}: got {rank} of {among}, expected a number from 1 to {max(1, among)}.")
 
 
 def checked_level(level: float, *, what: str = "level") -> float:
-    """The level itself, if it is one."""
+    """Return the level itself, if it is valid."""
     if not 0 < level < 1:
         raise UsageError(f"{what}: got {level:g}, expected a number strictly between 0 and 1, such as 0.9.")
     return float(level)
 
 
 def largest_miss(level: float) -> float:
-    """The miscoverage up to which a level counts as reached: α, and `TIE` of it, and the rounding of 1 - level."""
+    """Return the miscoverage up to which a level counts as reached: α, `TIE` of it, and the rounding of 1 - level."""
     return (1 - level) * (1 + TIE) + 2.0**-53
 
 
 def split_rank(rows: int, level: float) -> int:
-    """⌈(1-α)(n+1)⌉, the rank of split conformal prediction; more than `rows` means that they are too few.
+    """Return ⌈(1-α)(n+1)⌉, the rank of split conformal prediction; more than `rows` means that they are too few.
 
     Examples
     --------
@@ -135,7 +137,7 @@ def split_rank(rows: int, level: float) -> int:
 
 
 def split_rows(level: float) -> int:
-    """The fewest rows for which the rank of split conformal prediction exists.
+    """Return the fewest rows for which the rank of split conformal prediction exists.
 
     Examples
     --------
@@ -146,7 +148,7 @@ def split_rows(level: float) -> int:
 
 
 def window(mean: AnyFloats, variance: AnyFloats, most: int) -> tuple[Ints, Ints]:
-    """The first and the last number from 0 to `most` that sums of independent coins have, but for `LEFT_OUT`.
+    """Return the first and the last number from 0 to `most` that sums of independent coins have, but for `LEFT_OUT`.
 
     Bernstein's inequality, for a sum with this mean and this variance.
     """
@@ -162,10 +164,10 @@ N = TypeVar("N", int, float)
 def smallest_enough(
     enough: Callable[[N], bool], low: N, high: N, *, middle: Callable[[N, N], N], width: Callable[[N], N]
 ) -> N:
-    """About the smallest number that is enough, above `low`, which is not; more must not be worse.
+    """Find about the smallest number that is enough, above `low`, which is not; more must not be worse.
 
-    `high` is doubled until it is enough, and the interval halved at its `middle` until it is no wider than `width` says
-    for its upper end.
+    `high` is doubled until it is enough, and the interval halved at its `middle` until it is no wider than `width` of
+    its upper end.
 
     Examples
     --------
@@ -192,13 +194,13 @@ class CoverageMoments(NamedTuple):
 
 
 def moments(clients: int, rows: int, local_rank: ArrayLike, server_rank: ArrayLike) -> CoverageMoments:
-    """Integrals of F: the mean within 1e-12 and the variance within 1e-11, both relative to themselves.
+    """Integrate F: the mean within 1e-12 and the variance within 1e-11, both relative to themselves.
 
     With c near the median, M = c - ∫_lo^c F + ∫_c^hi (1-F) and E(U-c)² = 2∫_lo^c (c-t)F + 2∫_c^hi (t-c)(1-F), where
     nothing is larger than the result: no cancellation. 32 Gauss-Legendre nodes on each side are enough because U is
-    log-concave, and for the same reason the tails beyond lo and hi are less than `TAIL` times the mean.
+    log-concave. For the same reason the tails beyond lo and hi are less than `TAIL` times the mean.
 
-    Next to 1 the mean cannot tell how far from 1 it is; `mirrored_moments` can.
+    A mean next to 1 does not resolve its distance from 1; `mirrored_moments` can.
     """
     m, n = clients, rows
     ranks = np.broadcast_arrays(np.atleast_1d(local_rank), np.atleast_1d(server_rank))
@@ -219,7 +221,7 @@ def moments(clients: int, rows: int, local_rank: ArrayLike, server_rank: ArrayLi
 def mirrored_moments(
     clients: int, rows: int, local_rank: ArrayLike, server_rank: ArrayLike
 ) -> CoverageMoments:
-    """Those of the miscoverage 1-U; its `step` is M(ℓ, k) - M(ℓ, k-1).
+    """Return the moments of the miscoverage 1-U; its `step` is M(ℓ, k) - M(ℓ, k-1).
 
     1-U has the law of U for the ranks counted from the other end, since one minus a uniform score is uniform:
     1 - M(ℓ, k) = M(n+1-ℓ, m+1-k).
@@ -228,7 +230,7 @@ def mirrored_moments(
 
 
 def _sides(a: AnyFloats, b: AnyFloats, x: AnyFloats) -> tuple[AnyFloats, AnyFloats]:
-    """I_x(a, b) and 1 - I_x(a, b), each accurate relative to itself where it is the smaller one."""
+    """Return I_x(a, b) and 1 - I_x(a, b), each accurate relative to itself where it is the smaller."""
     lower: AnyFloats = betainc(a, b, x)
     upper = 1 - lower
     late = lower > 0.5
@@ -241,14 +243,14 @@ def _sides(a: AnyFloats, b: AnyFloats, x: AnyFloats) -> tuple[AnyFloats, AnyFloa
 
 
 def _sides_within(a: AnyFloats, b: AnyFloats, x: AnyFloats, y: AnyFloats) -> tuple[AnyFloats, AnyFloats]:
-    """The same for x = 1 - y, from the smaller one of x and y, accurate to rounding and not relative to itself."""
+    """Return both sides for x = 1 - y, from the smaller of x and y, accurate to rounding and not relative to itself."""
     flip = x > 0.5
     found: AnyFloats = betainc(np.where(flip, b, a), np.where(flip, a, b), np.where(flip, y, x))
     return np.where(flip, 1 - found, found), np.where(flip, found, 1 - found)
 
 
 def _ends(m: int, n: int, ell: AnyFloats, k: AnyFloats) -> tuple[AnyFloats, AnyFloats, AnyFloats]:
-    """The `TAIL` quantiles of U, and between them the client's quantile at k/(m+1)."""
+    """Return the `TAIL` quantiles of U, and between them the client's quantile at k/(m+1)."""
     q = m - k + 1
     lo = _client_quantile(n, ell, betaincinv(k, q, TAIL), betainccinv(q, k, TAIL))
     hi = _client_quantile(n, ell, betainccinv(k, q, TAIL), betaincinv(q, k, TAIL))
@@ -256,7 +258,7 @@ def _ends(m: int, n: int, ell: AnyFloats, k: AnyFloats) -> tuple[AnyFloats, AnyF
 
 
 def _client_quantile(n: int, ell: AnyFloats | NDArray[np.int64], v: AnyFloats, w: AnyFloats) -> AnyFloats:
-    """G^{-1}(v) for v = 1 - w, from the smaller one."""
+    """Return G^{-1}(v) for v = 1 - w, from the smaller of both."""
     below = betaincinv(ell, n - ell + 1, np.minimum(v, 0.5))
     above = betainccinv(ell, n - ell + 1, np.minimum(w, 0.5))
     return np.where(v <= 0.5, below, above)
@@ -266,7 +268,7 @@ def _client_quantile(n: int, ell: AnyFloats | NDArray[np.int64], v: AnyFloats, w
 
 
 class CoverageOfThreshold(ABC):
-    """The law of the coverage U, given the calibration rows, or a law that lies below it."""
+    """Law of the coverage U, given the calibration rows, or a law that lies below it."""
 
     @property
     @abstractmethod
@@ -275,45 +277,45 @@ class CoverageOfThreshold(ABC):
 
     @abstractmethod
     def cdf(self, t: float) -> float:
-        """P(U <= t), or at least that."""
+        """Return P(U <= t), or an upper bound of it."""
 
     @abstractmethod
     def probability_at_least(self, level: float) -> float:
-        """P(U >= level), or at most that: the training-conditional guarantee."""
+        """Return P(U >= level), or a lower bound of it: the training-conditional guarantee."""
 
     @abstractmethod
     def _quantile(self, p: float) -> float: ...
 
     def quantile(self, p: float) -> float:
-        """The coverage that is reached with probability 1 - p, the inverse of `cdf`; zero where the law has an atom."""
+        """Return the coverage reached with probability 1 - p, the inverse of `cdf`; zero where the law has an atom."""
         if not 0 <= p <= 1:
             raise UsageError(f"probability: got {p:g}, expected a number from 0 to 1.")
         return self._quantile(p)
 
     @property
     def miss(self) -> float:
-        """1 - M, the marginal miscoverage: no more than this part of new rows is missed."""
+        """Marginal miscoverage, 1 - M: no more than this part of new rows is missed."""
         return self._mirrored[0]
 
     @property
     def mean(self) -> float:
-        """M, the marginal coverage: at least this part of new rows is covered."""
+        """Marginal coverage, M: at least this part of new rows is covered."""
         return 1 - self.miss
 
     @property
     def variance(self) -> float:
-        """Var U, or of the bound: how much the coverage depends on the calibration rows that one happens to have."""
+        """Variance of U, or of the bound: the dependence of the coverage on the calibration rows at hand."""
         return self._mirrored[1]
 
     @property
     def standard_deviation(self) -> float:
-        """The root of `variance`."""
+        """Standard deviation, the root of `variance`."""
         return math.sqrt(self.variance)
 
 
 @dataclass(frozen=True, kw_only=True)
 class CoverageLaw(CoverageOfThreshold):
-    """The law of the coverage U of FedCP-QQ with the pair (ℓ, k), for m clients with n rows each.
+    """Law of the coverage U of FedCP-QQ with the pair (ℓ, k), for m clients with n rows each.
 
     Guarantee: exact for independent scores with one continuous distribution; with ties U is at least as large
     (stochastically), if the set holds what equals the threshold (the paper's Theorem 3.2). `mean` and
@@ -343,7 +345,7 @@ class CoverageLaw(CoverageOfThreshold):
 
     @property
     def pair(self) -> tuple[int, int]:
-        """(ℓ, k)."""
+        """Pair (ℓ, k)."""
         return self.local_rank, self.server_rank
 
     @cached_property
@@ -353,17 +355,17 @@ class CoverageLaw(CoverageOfThreshold):
 
     @cached_property
     def mean(self) -> float:
-        """M, the marginal coverage, accurate relative to itself (Eq. 5 of the paper)."""
+        """Marginal coverage, M, accurate relative to itself (Eq. 5 of the paper)."""
         if self.miss < 0.5:
             return 1 - self.miss
         return float(moments(self.clients, self.rows, *self.pair).mean[0])
 
     def cdf(self, t: float) -> float:
-        """F(t) = P(U <= t), accurate relative to itself in the lower tail."""
+        """Return F(t) = P(U <= t), accurate relative to itself in the lower tail."""
         return self._tail(t, upper=False)
 
     def probability_at_least(self, level: float) -> float:
-        """P(U >= level): the training-conditional guarantee, exact, accurate relative to itself however small."""
+        """Return P(U >= level): the training-conditional guarantee, exact, with relative accuracy however small."""
         return self._tail(level, upper=True)
 
     def _quantile(self, p: float) -> float:
@@ -372,7 +374,7 @@ class CoverageLaw(CoverageOfThreshold):
         return float(_client_quantile(self.rows, np.array([self.local_rank]), v, w)[0])
 
     def theorem_3_3_floor(self, confidence: float) -> float:
-        """The coverage that the paper's Theorem 3.3 promises with this confidence, at least one half.
+        """Return the coverage that the paper's Theorem 3.3 promises with this confidence, at least one half.
 
         At least ℓk of all mn scores are at most the threshold, and the Dvoretzky-Kiefer-Wolfowitz inequality (with
         Massart's constant) bounds how far an empirical distribution is from its own:

@@ -1,4 +1,4 @@
-"""How likely noise lifts a point too high, from public numbers alone: a bound that holds at every point.
+"""Probability that noise lifts a point too high, from public numbers alone: a bound that holds at every point.
 
 A point's noise is Z = Σ w_i X_i, independent draws X_i of one law with public weights that differ from point to point.
 What is known of them: the largest and the smallest Var Z over the points, and the largest |w_i|. Three bounds of
@@ -34,31 +34,31 @@ STEPS = 100
 """Knots of the table in a standard deviation; between knots the bound is that of the left one."""
 
 NEAR = 8
-"""Prawitz's bound is used up to so many standard deviations."""
+"""Number of standard deviations up to which Prawitz's bound is used."""
 
 RATIO = 1.03
 """Variances are taken together if they differ by no more than this factor."""
 
 SPARE = 1e-6
-"""Added to every bound of Prawitz, much more than the error of its integral."""
+"""Amount added to every bound of Prawitz, much more than the error of its integral."""
 
 MOST_KNOTS = 1 << 16
 
 FURTHEST = 200
-"""The last frequency of Prawitz's inequality, over the standard deviation; later ones would change little."""
+"""Last frequency of Prawitz's inequality, over the standard deviation; later ones would change little."""
 
 _NODES, _WEIGHTS = legendre.leggauss(32)
 
 
 @dataclass(frozen=True, kw_only=True)
 class NoiseTail:
-    """An upper bound of P(Z >= x) for the noise Z of every point.
+    """Upper bound of P(Z >= x) for the noise Z of every point.
 
     Parameters
     ----------
-    law : that of one draw; `none` is no noise. `unary` is a sum of reports of which no one moves it by more than
+    law : the law of one draw; `none` is no noise. `unary` is a sum of reports of which none moves it by more than
         `reach` (Bernstein's inequality); `variance` then includes that of sampling the rows.
-    scale : of one draw, as in a release's noise; not used for `none` and `unary`.
+    scale : the scale of one draw, as in a release's noise; not used for `none` and `unary`.
     variance : the largest Var Z over the points.
     reach : the largest absolute weight of a draw, over the points.
     least_variance : the smallest Var Z over the points; zero if it is not known, which is safe.
@@ -92,16 +92,16 @@ class NoiseTail:
 
     @property
     def exact(self) -> bool:
-        """Whether there is no noise."""
+        """True if there is no noise."""
         return self.law == "none" or self.variance == 0
 
     @property
     def symmetric(self) -> bool:
-        """Whether -Z has the law of Z."""
+        """True if -Z has the law of Z."""
         return self.law != "unary"
 
     def above(self, x: ArrayLike) -> AnyFloats:
-        """A bound of P(Z >= x), at most 1, not increasing in x."""
+        """Return a bound of P(Z >= x), at most 1, not increasing in x."""
         x = np.asarray(x, dtype=np.float64)
         if self.exact:
             return np.where(x <= 0, 1.0, 0.0)
@@ -114,7 +114,7 @@ class NoiseTail:
         return np.minimum(found, 0.5) * (x > 0) + found * (x <= 0) if self.symmetric else found
 
     def reach_of(self, probability: float) -> float:
-        """A number that Z reaches with at most this probability.
+        """Return a number that Z reaches with at most this probability.
 
         Examples
         --------
@@ -131,7 +131,7 @@ class NoiseTail:
         return float(first + step * int(np.argmax(values <= probability)))
 
     def integral(self, x: float) -> float:
-        """∫ of the bound from x to ∞, at least; the bound is 1 left of its knots, and nothing right of them."""
+        """Return at least ∫ of the bound from x to ∞; the bound is 1 left of its knots, and nothing right of them."""
         first, step, values = self._table
         inside = max(0.0, (x - first) / step)
         knot = min(math.floor(inside), len(values))
@@ -140,7 +140,7 @@ class NoiseTail:
 
     @property
     def furthest(self) -> float:
-        """Where the bound becomes negligible, less than `SMALLEST`."""
+        """Point from which the bound is negligible, less than `SMALLEST`."""
         if self.exact:
             return 0.0
         first, step, values = self._table
@@ -148,7 +148,7 @@ class NoiseTail:
 
     @cached_property
     def _table(self) -> _Table:
-        """The bound at equally spaced knots, zero among them, made non-increasing."""
+        """Bound at equally spaced knots, zero among them, made non-increasing."""
         deviation = math.sqrt(self.variance)
         end = deviation
         while self._chernoff(np.array([end]))[0] > SMALLEST:
@@ -167,7 +167,7 @@ class NoiseTail:
     # --- Chernoff ---------------------------------------------------------------------------------------
 
     def _chernoff(self, x: AnyFloats) -> AnyFloats:
-        """min_t exp(K(t) - tx) for x > 0, over a grid of t."""
+        """Return min_t exp(K(t) - tx) for x > 0, over a grid of t."""
         if self.law == "unary":
             return np.asarray(np.exp(-(x**2) / (2 * (self.variance + self.reach * x / 3))))
         return self._chernoff_of(x, self.variance)
@@ -181,7 +181,7 @@ class NoiseTail:
 
     @cached_property
     def _generating(self) -> tuple[AnyFloats, AnyFloats]:
-        """A grid of t, and κ(t)/(v w²)."""
+        """Grid of t, and κ(t)/(v w²)."""
         v, w = self.draw_variance, self.reach
         if self.law == "discrete-gaussian":
             t = np.geomspace(1e-4, 1e2, 400) * w / math.sqrt(self.variance)
@@ -196,7 +196,7 @@ class NoiseTail:
 
     @cached_property
     def draw_variance(self) -> float:
-        """v, the variance of one draw."""
+        """Variance of one draw, v."""
         if self.law == "discrete-gaussian":
             x = np.arange(1.0, math.ceil(12 * self.scale) + 12)
             p = np.exp(-(x**2) / (2 * self.scale**2))
@@ -208,7 +208,7 @@ class NoiseTail:
     # --- Prawitz ----------------------------------------------------------------------------------------
 
     def _smoothed(self, x: AnyFloats) -> AnyFloats:
-        """Prawitz's bound for the worst variance; where variances may be small, Chernoff's for those (x > 0)."""
+        """Return Prawitz's bound for the worst variance; where variances may be small, Chernoff's for those (x > 0)."""
         lowest = max(self.least_variance, self.variance / 20)
         bins = max(1, math.ceil(math.log(self.variance / lowest) / math.log(RATIO)))
         edges = np.geomspace(lowest, self.variance, bins + 1)
@@ -234,7 +234,7 @@ class NoiseTail:
         return bound
 
     def _nodes(self, end: float, variance: float) -> tuple[AnyFloats, AnyFloats]:
-        """Nodes and weights in u, up to `end` or to where no characteristic function matters any more."""
+        """Return nodes and weights in u, up to `end` or to where no characteristic function matters any more."""
         u = end * np.geomspace(1e-6, 1, 2000)
         gone = self._decay(u)[0] * variance > 40
         last = float(u[int(np.argmax(gone))]) if gone.any() else end
@@ -244,7 +244,7 @@ class NoiseTail:
         return (middle + half * _NODES).ravel(), (half * _WEIGHTS).ravel()
 
     def _decay(self, u: AnyFloats) -> tuple[AnyFloats, AnyFloats]:
-        """Per unit of Var Z, the least and the most that -log of the characteristic function of Z at u can be.
+        """Return per unit of Var Z the least and the most that -log of the characteristic function of Z at u can be.
 
         u²·r(wu)/v for some weights w up to `reach`, with r(u) = -log φ(u)/u², φ that of one draw. For Laplace and
         Skellam draws r falls from v/2. For Gaussian ones it is σ²/2 less what the other terms of the theta function
@@ -266,7 +266,7 @@ class NoiseTail:
 
 
 class _Table(NamedTuple):
-    """The bound at `first`, `first + step`, ...; it is 1 below, and that of the last knot beyond."""
+    """Table of the bound at `first`, `first + step`, ...; it is 1 below, and that of the last knot beyond."""
 
     first: float
     step: float

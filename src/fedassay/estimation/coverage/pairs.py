@@ -1,7 +1,7 @@
-"""Which pair (ℓ, k): the search for the best quantile of quantiles, for clients with equally many rows.
+"""Search for the best pair (ℓ, k) of a quantile of quantiles, for clients with equally many rows.
 
 Two rules. `spread` (ours) minimises E(U - (1-α))² = (M - (1-α))² + Var U over the valid pairs: how far the coverage of
-the set that one will actually have is from the level. `paper` minimises M alone (Eq. 6), and may pick a pair whose
+the set actually built is from the level. `paper` minimises M alone (Eq. 6), and may pick a pair whose
 coverage varies a lot: for m = 10, n = 100, α = 0.1 it is (95, 1) with a standard deviation of 0.0192, where (92, 4) has
 0.0120 at a mean of 0.9023.
 
@@ -40,7 +40,7 @@ SAME = 1e-9
 def best_pair(
     clients: int, rows: int, level: float, *, rule: Rule = "spread", confidence: float | None = None
 ) -> CoverageLaw:
-    """The best valid pair, as the law of its coverage.
+    """Find the best valid pair, as the law of its coverage.
 
     Guarantee: marginal, P(the new row is covered) >= level, over calibration rows and the new one; with `confidence`
     also training-conditional, P(U >= level) >= confidence, over the calibration rows. Both are exact but for ties
@@ -75,7 +75,7 @@ def best_pair(
 
 
 def scores_needed(level: float, *, confidence: float | None = None) -> int:
-    """The fewest scores, over all clients together, for which there is a valid pair.
+    """Return the fewest scores, over all clients together, for which there is a valid pair.
 
     No pair covers more than (n, m), the largest of all scores: 1-M = 1/(mn+1), and P(U < 1-α) = (1-α)^(mn).
 
@@ -91,7 +91,7 @@ def scores_needed(level: float, *, confidence: float | None = None) -> int:
 
 
 def check_request(level: float, *, rule: Rule, confidence: float | None) -> None:
-    """Refuses what is not a level, a rule or a confidence."""
+    """Raise unless level, rule and confidence are valid."""
     checked_level(level)
     if confidence is not None:
         checked_level(confidence, what="confidence")
@@ -100,12 +100,12 @@ def check_request(level: float, *, rule: Rule, confidence: float | None) -> None
 
 
 def told(level: float, confidence: float | None) -> str:
-    """What was asked for, in words."""
+    """Describe the request in words."""
     return f"coverage {level:g}" + ("" if confidence is None else f" with confidence {confidence:g}")
 
 
 def best_of(miss: AnyFloats, variance: AnyFloats, level: float, rule: Rule) -> int:
-    """The first of the best valid candidates: where the rule's criterion is smallest, and then the variance.
+    """Return the first of the best valid candidates: where the rule's criterion is smallest, and then the variance.
 
     Examples
     --------
@@ -132,7 +132,7 @@ class _Search:
     confidence: float | None
 
     def corners(self) -> tuple[Ints, Ints]:
-        """All of them, by growing ℓ."""
+        """Return all corners, by growing ℓ."""
         first, last = np.minimum(self.local_ranks(np.array([self.m, 1])), self.n)
         if last - first >= self.m:
             k = np.arange(self.m, 0, -1)
@@ -149,7 +149,7 @@ class _Search:
         return best_of(found.mean, found.variance, self.level, rule)
 
     def valid(self, ell: Ints, k: Ints) -> tuple[Bools, Bools]:
-        """Whether pairs have the guarantees asked for, and whether it is certain that (ℓ, k-1) has not.
+        """Return whether pairs have the guarantees asked for, and whether it is certain that (ℓ, k-1) has not.
 
         A log-concave U exceeds its mean with a probability of at most 1-1/e, so that from a confidence of 0.633 on the
         training-conditional guarantee implies the marginal one; below, both are asked for.
@@ -165,7 +165,7 @@ class _Search:
         return good & (found.mean <= limit), found.mean + (1 - 1e-6) * found.step > limit
 
     def local_ranks(self, k: Ints) -> Ints:
-        """For each k the smallest valid ℓ, or n+1 if there is none."""
+        """Return for each k the smallest valid ℓ, or n+1 if there is none."""
         # F(1-α) <= 1-γ if and only if G(1-α) is at most v; for the mean, the bound is nearly k/(m+1).
         v: AnyFloats = k / (self.m + 1)
         if self.confidence is not None:
@@ -183,7 +183,7 @@ class _Search:
         return smallest(valid, none, beyond, smallest(below, none, beyond, beyond // 2))
 
     def server_ranks(self, ell: Ints) -> Ints:
-        """For each ℓ the smallest valid k; k = m must be valid."""
+        """Return for each ℓ the smallest valid k; k = m must be valid."""
         G = betainc(ell, self.n - ell + 1, self.level)
         z = 0.0 if self.confidence is None else float(ndtri(self.confidence))
         guess = np.ceil((self.m + 1) * G + z * np.sqrt(self.m * G * (1 - G))).astype(np.int64)
@@ -194,10 +194,10 @@ class _Search:
 def smallest(
     test: Callable[[Ints, Ints], tuple[Bools, Bools]], fails: Ints, passes: Ints, guess: Ints
 ) -> Ints:
-    """For each i the smallest whole number that passes a monotone test, by steps from a guess that double.
+    """Find for each i the smallest whole number that passes a monotone test, by steps from a guess that double.
 
-    `test(numbers, i)` is asked for some of the positions i at a time; it says whether the numbers pass, and whether it
-    knows that those one lower fail. `fails` and `passes` are not tested.
+    `test(numbers, i)` is called for some of the positions i at a time. It returns whether the numbers pass, and whether
+    the numbers lower by 1 are known to fail. `fails` and `passes` are not tested.
 
     Examples
     --------

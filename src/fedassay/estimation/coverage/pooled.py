@@ -1,6 +1,6 @@
-"""How well a quantile of all rows together covers, if it is read off counts with noise.
+"""Coverage of a quantile of all rows together, if it is read off counts with noise.
 
-At each of some public points i one knows a noisy T_i = C_i - (1-α)N, C_i the rows up to the point and N all rows. The
+At each of some public points i, a noisy T_i = C_i - (1-α)N is known, C_i the rows up to the point and N all rows. The
 threshold is the point after the *last* one whose noisy T_i is below the margin t0; the last point of all means +∞. If
 the threshold is below the ℓ-th smallest score, then noise has lifted one given point, the last with fewer than ℓ rows:
 from at most ℓ-1-(1-α)N to t0 or more. So no bound over all points at once is needed, and
@@ -44,15 +44,15 @@ from fedassay.estimation.coverage.noise_tail import NoiseTail
 from fedassay.protocol.arrays import AnyFloats, Ints
 
 ROUNDING = 1e-9
-"""A noisy T_i counts as below t0 if it is so by more than this: (1-α)N is rounded, and that must not cost a rank."""
+"""Least distance of a noisy T_i that counts as below t0: (1-α)N is rounded, and that must not cost a rank."""
 
 MOST_RANKS = 4000
-"""So many ranks are looked at one by one; if noise spreads over more, neighbours are taken together."""
+"""Number of ranks that are treated singly; if noise spreads over more, neighbours are taken together."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class PooledLaw(CoverageOfThreshold):
-    """A lower bound of the law of the coverage U of the threshold after the last point below the margin.
+    """Lower bound of the law of the coverage U of the threshold after the last point below the margin.
 
     Guarantee: for exchangeable scores of all rows and the new one, P(the new row is covered) >= `mean`; if they are
     independent with one distribution, continuous or not, U is stochastically at least as large as this law. The set
@@ -89,12 +89,12 @@ class PooledLaw(CoverageOfThreshold):
 
     @property
     def _middle(self) -> float:
-        """t0 + (1-α)N, less what rounding can make of it."""
+        """Middle of the law, t0 + (1-α)N, less what rounding can make of it."""
         return self.margin + self.level * self.rows - 2 * ROUNDING
 
     @cached_property
     def _ranks(self) -> tuple[Ints, AnyFloats]:
-        """Ranks ℓ, and P(L' = ℓ); what is left out below has rank 0, and no rank is above N+1."""
+        """Ranks ℓ, and P(L' = ℓ); the part left out below has rank 0, and no rank is above N+1."""
         middle = self._middle + 1
         reach = self.tail.furthest + 2
         first = min(self.rows + 1, max(1, math.floor(middle - reach)))
@@ -106,7 +106,7 @@ class PooledLaw(CoverageOfThreshold):
 
     @cached_property
     def _few_ranks(self) -> tuple[Ints, AnyFloats]:
-        """The same with at most `MOST_RANKS` of them, by counting a rank as the lowest of its group."""
+        """Ranks and probabilities, at most `MOST_RANKS` of them, by counting a rank as the lowest of its group."""
         ranks, weights = self._ranks
         group = -(-len(ranks) // MOST_RANKS)
         starts = np.arange(0, len(ranks), group)
@@ -126,12 +126,12 @@ class PooledLaw(CoverageOfThreshold):
 
     @property
     def variance(self) -> float:
-        """That of the law, which is not a bound of Var U."""
+        """Variance of the law, which is not a bound of Var U."""
         self._only_if_conditional()
         return super().variance
 
     def cdf(self, t: float) -> float:
-        """P(U <= t) is at most this."""
+        """Return an upper bound of P(U <= t)."""
         self._only_if_conditional()
         if t >= 1:
             return 1.0
@@ -144,7 +144,7 @@ class PooledLaw(CoverageOfThreshold):
         return min(1.0, some + float(weights[ranks == 0].sum()))
 
     def probability_at_least(self, level: float) -> float:
-        """P(U >= level) is at least this: the training-conditional guarantee."""
+        """Return a lower bound of P(U >= level): the training-conditional guarantee."""
         self._only_if_conditional()
         return 1.0 if level <= 0 else float(level <= 1) * (1 - self.cdf(min(level, math.nextafter(1, 0))))
 
@@ -159,7 +159,7 @@ class PooledLaw(CoverageOfThreshold):
         return float(brentq(lambda s: self.cdf(s) - p, 0.0, last, xtol=1e-15, rtol=1e-14))
 
     def _reported(self, power: int) -> float:
-        """E(1-U)^power of the law with reports: the integral of power·(1-u)^(power-1)·P(U <= u) over u."""
+        """Return E(1-U)^power of the law with reports: the integral of power·(1-u)^(power-1)·P(U <= u) over u."""
         N, middle = self.rows, self._middle
         if power == 1:
             return min(1.0, (self.tail.integral(middle - N) - self.tail.integral(middle)) / N)
@@ -179,14 +179,14 @@ class PooledLaw(CoverageOfThreshold):
             )
 
 
-# --- the margin that makes a quantile of noisy counts cover enough ------------------------------------------
+# --- the margin ---------------------------------------------------------------------------------------------
 
 SPARE = 1e-8
-"""For rounding (`ROUNDING`), and for the terms of the first sum that are left out, each below 1e-16."""
+"""Allowance for rounding (`ROUNDING`), and for the terms of the first sum that are left out, each below 1e-16."""
 
 
 def fewest_rows(noisy_total: float, tail: NoiseTail, probability: float = 1e-6) -> int:
-    """A number that the rows are at least, but with this probability, which is to be added to what is missed.
+    """Return a lower bound of the number of rows, which fails with this probability, to be added to what is missed.
 
     `tail` is that of the total's noise. Guarantee: P(N < the result) <= probability; the result may be zero or less,
     when nothing is known.
@@ -212,7 +212,7 @@ def pooled_margin(
     confidence: float | None = None,
     most_rows: int | None = None,
 ) -> float:
-    """t0, for which the threshold after the last point with a noisy T_i below t0 covers enough.
+    """Return t0, for which the threshold after the last point with a noisy T_i below t0 covers enough.
 
     Guarantee: P(the new row is covered) >= level for every number of rows from `fewest_rows` on. With `confidence` also
     P(U >= level) >= confidence for every number of rows from `fewest_rows` to `most_rows`, which is then needed. Both
@@ -268,7 +268,7 @@ def _marginal(level: float, tail: NoiseTail, fewest: int, test_points: int) -> f
 
 
 def _largest(level: float, tail: NoiseTail, fewest: int, test_points: int) -> float:
-    """The largest right-hand side over f, of which each cell (low, high] is bounded at its ends."""
+    """Return the largest right-hand side over f, of which each cell (low, high] is bounded at its ends."""
     end = math.ceil(tail.furthest) + 1
     cells = 64 if tail.variance < 1e4 else 8
     low = np.arange(cells) / cells
@@ -282,15 +282,15 @@ def _largest(level: float, tail: NoiseTail, fewest: int, test_points: int) -> fl
 
 
 def _sums(tail: NoiseTail, starts: AnyFloats, steps: Ints) -> AnyFloats:
-    """Σ above(start + step) over the steps, for each start."""
+    """Return Σ above(start + step) over the steps, for each start."""
     return np.array([float(tail.above(start + steps).sum()) for start in starts])
 
 
 def _missed(level: float, tail: NoiseTail, margin: float, fewest: int, most: int, test_points: int) -> float:
-    """A bound of what is missed for all numbers of rows in a range.
+    """Bound what is missed for all numbers of rows in a range.
 
-    Counted from rank N+1 down, what is missed is the mean of K times above(t0-αN) and above(t0-αN+i), i = 1..N. Each
-    is largest for the most rows, and as they fall with i, their mean is largest for the fewest.
+    Counted from rank N+1 down, what is missed is the mean of K times above(t0-αN) and above(t0-αN+i), i = 1..N. Each is
+    largest for the most rows. As they fall with i, their mean is largest for the fewest.
     """
     end = min(fewest, math.ceil(tail.furthest) + math.ceil(max(0.0, (1 - level) * most - margin)) + 1)
     terms = tail.above(margin - (1 - level) * most + np.arange(end + 1))
@@ -298,7 +298,7 @@ def _missed(level: float, tail: NoiseTail, margin: float, fewest: int, most: int
 
 
 def _with_reports(level: float, tail: NoiseTail, fewest: int) -> float:
-    """Where noise and rows are one sum: ∫ above over x from t0-αN up must not exceed αN.
+    """Return the margin where noise and rows are one sum: ∫ above over x from t0-αN up must not exceed αN.
 
     For t0 <= αN that is t0 >= ∫ above over x > 0, and for smaller N the difference of both sides falls with N.
     """
@@ -310,7 +310,7 @@ def _with_reports(level: float, tail: NoiseTail, fewest: int) -> float:
 def _conditional(
     level: float, tail: NoiseTail, fewest: int, most: int, confidence: float, start: float
 ) -> float:
-    """The margin with P(U < level) <= 1 - confidence for all these numbers of rows."""
+    """Return the margin with P(U < level) <= 1 - confidence for all these numbers of rows."""
     allowed = largest_miss(confidence)
     if not tail.symmetric:
         return tail.reach_of(1 - confidence) + SPARE
@@ -324,7 +324,7 @@ def _conditional(
 
 
 def _worst(level: float, tail: NoiseTail, margin: float, fewest: int, most: int) -> float:
-    """A bound of P(U < level) for all numbers of rows in a range.
+    """Bound P(U < level) for all numbers of rows in a range.
 
     The rank L' is at least that of the fewest rows, and Beta(ℓ, b) falls with b = N+1-ℓ: the most rows.
     """
@@ -333,7 +333,7 @@ def _worst(level: float, tail: NoiseTail, margin: float, fewest: int, most: int)
 
 
 def _ranges(fewest: int, most: int, width: float) -> list[tuple[int, int]]:
-    """Ranges of about this width that cover all numbers from `fewest` to `most`, 64 at most."""
+    """Return ranges of about this width that cover all numbers from `fewest` to `most`, 64 at most."""
     if most < fewest:
         return []
     count = min(64, math.ceil((most - fewest + 1) / max(1.0, width)))
@@ -342,7 +342,7 @@ def _ranges(fewest: int, most: int, width: float) -> list[tuple[int, int]]:
 
 
 def _smallest(enough: Callable[[float], bool], start: float, precision: float) -> float:
-    """The smallest number from `start` on that is enough, up to this precision; more must not be worse."""
+    """Find the smallest number from `start` on that is enough, up to this precision; more must not be worse."""
     if enough(start):
         return start
     return smallest_enough(

@@ -5,9 +5,9 @@ A pair (ℓ, k) that covers (1-α)/(1-γα) without privacy is taken, and client
     ℓ_cor = ⌈(2/ε)·log(B/(1 - (1-γα)^{1/m}))⌉,
 
 so that all of them choose at least their ℓ-th smallest score with probability 1-γα. γ comes from a search over a grid,
-which looks at public numbers only: the smallest M(ℓ + ℓ_cor, k). The line of Algorithm 3 that is garbled in print
-reads q = max((ℓ + ℓ_cor)/n, 1/2). If the rank does not fit (Lemma C.4 needs q < 1), we try the other pairs that cover
-enough before giving up; the paper does not say what to do.
+which looks at public numbers only: the smallest M(ℓ + ℓ_cor, k). The line of Algorithm 3 that is garbled in print reads
+q = max((ℓ + ℓ_cor)/n, 1/2). If the rank does not fit (Lemma C.4 needs q < 1), we try the other pairs that cover enough
+before giving up; the paper does not state what to do.
 
 Reference: Humbert, Le Bars, Bellet and Arlot, 2023, Section 4, Algorithms 2 and 3, Theorem 4.1, Appendix C.4.
 `best_choice` is what we propose instead; docs/explanation/private-conformal.md compares.
@@ -28,12 +28,12 @@ from fedassay.estimation.coverage.law import largest_miss, mirrored_moments
 from fedassay.estimation.coverage.pairs import _Search, best_of, best_pair, check_request, scores_needed, told
 
 GAMMAS = tuple(np.geomspace(0.001, 0.9, 40).round(4).tolist())
-"""The grid that γ comes from."""
+"""Grid that γ comes from."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class PublishedChoice:
-    """What clients are to choose, and the server to take, by the published rule.
+    """Choice that clients are to make and rank that the server is to take, by the published rule.
 
     Parameters
     ----------
@@ -42,7 +42,7 @@ class PublishedChoice:
     correction : ℓ_cor.
     target : ℓ + ℓ_cor, which clients aim at; at least n/2. Target/n is the quantile q of Algorithm 2, whose losses,
         times 1-q, are 1 per rank below the target and (1-q)/q per rank above, with η = ε/2.
-    law : what is guaranteed in truth, by our analysis of the same mechanism; its mean is never less than the level.
+    law : the true guarantee, by our analysis of the same mechanism; its mean is never less than the level.
     """
 
     local_rank: int
@@ -54,12 +54,12 @@ class PublishedChoice:
 
     @property
     def pair(self) -> tuple[int, int]:
-        """(ℓ, k)."""
+        """Pair (ℓ, k)."""
         return self.local_rank, self.server_rank
 
 
 def correction_of(gamma: float, *, clients: int, level: float, epsilon: float, candidates: int) -> int:
-    """ℓ_cor of the paper's Eq. 10, rounded up.
+    """Return ℓ_cor of the paper's Eq. 10, rounded up.
 
     Examples
     --------
@@ -74,7 +74,7 @@ def correction_of(gamma: float, *, clients: int, level: float, epsilon: float, c
 def published_choice(
     clients: int, rows: int, level: float, *, epsilon: float, candidates: int
 ) -> PublishedChoice:
-    """The published choice.
+    """Find the published choice.
 
     Guarantee: P(the new row is covered) >= M(ℓ, k)·(1-γα) >= level (Theorem 4.1), for any distribution of the scores.
 
@@ -113,7 +113,7 @@ _Found = tuple[int, int, float, int]
 
 @dataclass(frozen=True, kw_only=True)
 class _Ask:
-    """What is asked for, and which pairs fit: ℓ + ℓ_cor < n."""
+    """Request for the published choice; finds which pairs fit: ℓ + ℓ_cor < n."""
 
     m: int
     n: int
@@ -122,14 +122,14 @@ class _Ask:
     candidates: int
 
     def papers_pairs(self) -> Iterator[_Found]:
-        """For each γ the pair with the smallest M, if it fits."""
+        """Yield for each γ the pair with the smallest M, if it fits."""
         for gamma, level, correction in self._gammas():
             pair = best_pair(self.m, self.n, level, rule="paper")
             if pair.local_rank + correction < self.n:
                 yield *pair.pair, gamma, correction
 
     def other_pairs(self) -> Iterator[_Found]:
-        """The same for all pairs that cover enough and cannot be lowered."""
+        """Yield all pairs that fit, cover enough and cannot be lowered, for each γ."""
         for gamma, level, correction in self._gammas():
             ell, k = _Search(m=self.m, n=self.n, level=level, confidence=None).corners()
             fits = ell + correction < self.n
@@ -137,7 +137,7 @@ class _Ask:
                 yield *pair, gamma, correction
 
     def least(self, pairs: Iterable[_Found]) -> _Found | None:
-        """The pair with the smallest compensation M(ℓ + ℓ_cor, k)."""
+        """Return the pair with the smallest compensation M(ℓ + ℓ_cor, k)."""
         found = list(pairs)
         if not found:
             return None
@@ -146,7 +146,7 @@ class _Ask:
         return found[best_of(moments.mean, moments.variance, self.level, "paper")]
 
     def possible(self) -> bool:
-        """Whether any pair fits: the largest ranks that may, n-1-ℓ_cor and m, cover the most."""
+        """Return whether any pair fits: the largest ranks that may, n-1-ℓ_cor and m, cover the most."""
         asked = [
             (self.n - 1 - correction, level)
             for _, level, correction in self._gammas()
@@ -159,7 +159,7 @@ class _Ask:
         return any(miss <= [largest_miss(x) for x in level])
 
     def _gammas(self) -> list[tuple[float, float, int]]:
-        """γ, (1-α)/(1-γα) and ℓ_cor, where there are rows enough for that level."""
+        """Return γ, (1-α)/(1-γα) and ℓ_cor, where there are rows enough for that level."""
         found = []
         for gamma in GAMMAS:
             level = self.level / (1 - gamma * (1 - self.level))

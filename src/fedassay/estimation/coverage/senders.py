@@ -36,15 +36,15 @@ from fedassay.estimation.coverage.law import (
 )
 from fedassay.protocol.arrays import AnyFloats, Ints
 
-# --- p(S >= k) for a sum S of independent coins with different ----------------------------------------------
+# --- tails of sums of independent coins ---------------------------------------------------------------------
 
 
 _AT_ONCE = 1 << 22
-"""Complex numbers in memory at a time."""
+"""Number of complex numbers in memory at a time."""
 
 
 def upper_tails(p: AnyFloats, counts: Ints, k: Ints) -> AnyFloats:
-    """P(S_i >= k) for each row i and each k, where S_i adds `counts[g]` coins of probability `p[i, g]`.
+    """Return P(S_i >= k) for each row i and each k, where S_i adds `counts[g]` coins of probability `p[i, g]`.
 
     Examples
     --------
@@ -65,13 +65,13 @@ def upper_tails(p: AnyFloats, counts: Ints, k: Ints) -> AnyFloats:
 
 
 def _windows(mean: AnyFloats, variance: AnyFloats, coins: int) -> tuple[Ints, Ints]:
-    """Where each window starts, and its length, an odd number so that frequencies come in conjugate pairs."""
+    """Return the start of each window, and its length, an odd number so that frequencies come in conjugate pairs."""
     start, end = window(mean, variance, coins)
     return start, (end - start + 1) | 1
 
 
 def _frequencies(variance: AnyFloats, length: Ints) -> Ints:
-    """The last frequency at which |φ| can still be `LEFT_OUT`."""
+    """Return the last frequency at which |φ| can still be `LEFT_OUT`."""
     with np.errstate(divide="ignore"):
         sine = np.sqrt(np.minimum(1, -math.log(LEFT_OUT) / (2 * variance)))
     last: Ints = np.floor(length / np.pi * np.arcsin(sine)).astype(np.int64)
@@ -79,7 +79,7 @@ def _frequencies(variance: AnyFloats, length: Ints) -> Ints:
 
 
 def _inverted(p: AnyFloats, counts: Ints, rank: Ints, length: Ints, last: Ints, start: Ints) -> AnyFloats:
-    """Σ_{s >= rank} P(S = start + s), with the sum over s done in closed form for each frequency."""
+    """Return Σ_{s >= rank} P(S = start + s), with the sum over s done in closed form for each frequency."""
     j = np.arange(1, int(last.max()) + 1)
     omega = 2 * np.pi * j / length[:, None]
     weight = np.where(
@@ -94,11 +94,11 @@ def _inverted(p: AnyFloats, counts: Ints, rank: Ints, length: Ints, last: Ints, 
 
 
 def _characteristic(p: AnyFloats, counts: Ints, omega: AnyFloats, start: Ints) -> NDArray[np.complex128]:
-    """φ(ω) e^{-iω start} at a row of frequencies for each row of probabilities.
+    """Return φ(ω) e^{-iω start} at a row of frequencies for each row of probabilities.
 
     Two things keep the digits. A likely coin is one, less an unlikely coin: the ones are whole turns of ω, which are
-    counted exactly. And the power of a coin that is repeated is taken in polar form with log1p, since the logarithm
-    of a number next to 1 would lose as many digits as the count has.
+    counted exactly. And the power of a coin that is repeated is taken in polar form with log1p: the logarithm of a
+    number next to 1 would lose as many digits as the count has.
     """
     likely = p > 0.5
     q, sign = np.where(likely, 1 - p, p)[:, None, :], np.where(likely, -1.0, 1.0)[:, None, :]
@@ -116,12 +116,12 @@ def _characteristic(p: AnyFloats, counts: Ints, omega: AnyFloats, start: Ints) -
 # --- integrals over the law of the miscoverage --------------------------------------------------------------
 
 _SMOOTH = 1e-9
-"""If they are smaller than this, those that the integral misses, from the 64th on, are about its square."""
+"""Bound of the last coefficients of a smooth panel: those from the 64th on are then about its square."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Senders:
-    """The clients that send a score, grouped: `counts` of them have so many `rows` and this `rank` from above."""
+    """Groups of clients that send a score: `counts` clients have `rows` rows each and this `rank` from above."""
 
     rows: Ints
     ranks: Ints
@@ -129,7 +129,7 @@ class Senders:
 
     @classmethod
     def of(cls, rows: Sequence[int], local_ranks: Sequence[int]) -> Senders:
-        """Those of all clients whose rank exists."""
+        """Group all clients whose rank exists."""
         both = np.array(
             [(n, n + 1 - ell) for n, ell in zip(rows, local_ranks, strict=True) if ell <= n], dtype=np.int64
         )
@@ -138,16 +138,16 @@ class Senders:
 
     @property
     def clients(self) -> int:
-        """How many there are."""
+        """Number of clients that send a score."""
         return int(self.counts.sum())
 
     def tails(self, t: AnyFloats, s: Ints) -> AnyFloats:
-        """P(W_(s) <= t) for each t and each s, to rounding."""
+        """Return P(W_(s) <= t) for each t and each s, to rounding."""
         p = betainc(self.ranks, self.rows - self.ranks + 1, t[:, None])
         return upper_tails(p, self.counts, s)
 
     def ends(self, s: Ints) -> tuple[float, float]:
-        """Between these lies all but about `TAIL` of every W_(s).
+        """Return bounds between which lies all but about `TAIL` of every W_(s).
 
         P(S >= s) <= exp(-m·KL(s/m | E S/m)) for E S <= s (Hoeffding 1963, Theorem 1), and S grows with t: what is
         left is to find where its mean is as small as that allows. The same for the clients that S does not count.
@@ -157,7 +157,7 @@ class Senders:
         return lo, 1 - self._crossing(b, a, _mean_for_tail(m, m + 1 - int(s.max())))
 
     def moments(self, s: Ints) -> tuple[AnyFloats, AnyFloats]:
-        """Mean and variance of W_(s) for each s, within 1e-12."""
+        """Return mean and variance of W_(s) for each s, within 1e-12."""
         edges, levels, slopes = self._panels(s)
         middle, width = ((edges[1:] + edges[:-1]) / 2)[:, None], np.diff(edges)[:, None]
         # About an edge c next to the mean, as in `law.moments`: P(W > t) above it, P(W <= t) below.
@@ -169,7 +169,7 @@ class Senders:
         return c + shift, np.maximum(0, square - shift**2)
 
     def _crossing(self, a: Ints, b: Ints, target: float) -> float:
-        """Where the sum of I_x(a, b) over clients is about `target`."""
+        """Return the point where the sum of I_x(a, b) over clients is about `target`."""
         bounds = betaincinv(a, b, target / self.clients)
         low, high = float(bounds.min()), float(bounds.max())
         if high - low <= 1e-9 * high:
@@ -181,7 +181,7 @@ class Senders:
         return float(brentq(excess, low, high, xtol=1e-18, rtol=1e-6))
 
     def _panels(self, s: Ints) -> tuple[AnyFloats, AnyFloats, AnyFloats]:
-        """Edges, and for each panel between them ∫P(W_(s) > t)dt and ∫(t - middle)P(W_(s) > t)dt."""
+        """Return edges, and for each panel between them ∫P(W_(s) > t)dt and ∫(t - middle)P(W_(s) > t)dt."""
         lo, hi = self.ends(s)
         edges = np.linspace(lo, hi, 5)
         start, width = edges[:-1], np.diff(edges)
@@ -203,7 +203,7 @@ class Senders:
 
 
 def _mean_for_tail(coins: int, s: int) -> float:
-    """The mean below s at which Hoeffding's bound of P(S >= s) is `TAIL`."""
+    """Return the mean below s at which Hoeffding's bound of P(S >= s) is `TAIL`."""
     weight = -math.log(TAIL)
     return float(
         brentq(

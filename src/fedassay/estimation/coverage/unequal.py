@@ -1,11 +1,11 @@
-"""How well a quantile of quantiles covers where clients have different numbers of rows.
+"""Coverage of a quantile of quantiles where clients have different numbers of rows.
 
 Client j sends the ℓ_j-th smallest of its n_j scores, the server takes the k-th smallest of what it got (the paper's
 A.1). Then F(t) = P(S(t) >= k), where S(t) adds independent coins with the probabilities G_j(t) = I_t(ℓ_j, n_j-ℓ_j+1).
 
-A client with ℓ_j > n_j has too few rows and sends +∞. The k-th smallest of all is then the k-th smallest of the
-others, so that such a client changes nothing, for better or worse; if k is larger than the number of the others, the
-threshold is +∞ and everything is covered.
+A client with ℓ_j > n_j has too few rows and sends +∞. The k-th smallest of all is then the k-th smallest of the others,
+so that such a client has no effect. If k is larger than the number of the others, the threshold is +∞ and everything is
+covered.
 
 Which ranks, for these clients: the server's for given local ones, and a search for both. M grows with k, so that the
 valid k are those from some number on. What `pairs.py` proves about E(U - (1-α))² needs clients that are alike; here k
@@ -40,7 +40,7 @@ from fedassay.protocol.arrays import Ints
 
 
 def split_ranks(rows: Sequence[int], level: float) -> tuple[int, ...]:
-    """ℓ_j = ⌈(1-α)(n_j+1)⌉, the ranks that the paper proposes; above n_j where a client has too few rows.
+    """Return ℓ_j = ⌈(1-α)(n_j+1)⌉, the ranks that the paper proposes; above n_j where a client has too few rows.
 
     Examples
     --------
@@ -52,7 +52,7 @@ def split_ranks(rows: Sequence[int], level: float) -> tuple[int, ...]:
 
 @dataclass(frozen=True, kw_only=True)
 class UnequalLaw(CoverageOfThreshold):
-    """The law of the coverage U where client j sends its ℓ_j-th smallest of n_j scores and the server takes the k-th.
+    """Law of the coverage U where client j sends its ℓ_j-th smallest of n_j scores and the server takes the k-th.
 
     Guarantee and assumption as for `CoverageLaw`. Mean, standard deviation and probabilities are within 1e-12
     for up to 10^5 clients and 10^6 rows each, absolute; `miss` is accurate relative to itself to 1e-10.
@@ -92,17 +92,17 @@ class UnequalLaw(CoverageOfThreshold):
 
     @property
     def clients(self) -> int:
-        """m, those who send +∞ included."""
+        """Number of clients m, including those that send +∞."""
         return len(self.rows)
 
     @cached_property
     def infinite(self) -> tuple[int, ...]:
-        """The positions of the clients that send +∞."""
+        """Positions of the clients that send +∞."""
         return tuple(j for j in range(self.clients) if self.local_ranks[j] > self.rows[j])
 
     @property
     def is_trivial(self) -> bool:
-        """Whether the threshold is +∞, whatever the scores are."""
+        """True if the threshold is +∞, whatever the scores are."""
         return self.server_rank > self.clients - len(self.infinite)
 
     @cached_property
@@ -111,7 +111,7 @@ class UnequalLaw(CoverageOfThreshold):
 
     @property
     def _rank(self) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
-        """The server's rank, counted from the other end."""
+        """Rank of the server, counted from the other end."""
         return np.array([self._senders.clients + 1 - self.server_rank])
 
     @cached_property
@@ -122,11 +122,11 @@ class UnequalLaw(CoverageOfThreshold):
         return float(mean[0]), float(variance[0])
 
     def cdf(self, t: float) -> float:
-        """F(t) = P(U <= t)."""
+        """Return F(t) = P(U <= t)."""
         return 1.0 if t >= 1 else 1 - self.probability_at_least(t)
 
     def probability_at_least(self, level: float) -> float:
-        """P(U >= level): the training-conditional guarantee."""
+        """Return P(U >= level): the training-conditional guarantee."""
         if self.is_trivial:
             return float(level <= 1)
         miss = np.array([min(1.0, max(0.0, 1 - level))])
@@ -147,10 +147,10 @@ class UnequalLaw(CoverageOfThreshold):
         return 1 - float(brentq(excess, lo, hi, xtol=1e-15, rtol=1e-14))
 
 
-# --- which ranks -----------------------------------------------------------------------------------------
+# --- the choice of ranks ---------------------------------------------------------------------------------
 
 SHIFTS = tuple(np.linspace(-1.5, 1.5, 61).round(2).tolist())
-"""How far local ranks are moved from (1-α)(n_j+1), in standard deviations of a client's own coverage."""
+"""Shifts of local ranks from (1-α)(n_j+1), in standard deviations of a client's own coverage."""
 
 MOST_WORK = 2000
 """Up to seven shifts are worked out exactly, fewer if they times the clients are more than this."""
@@ -164,7 +164,7 @@ def best_server_rank(
     rule: Rule = "spread",
     confidence: float | None = None,
 ) -> UnequalLaw:
-    """The best valid k for given ℓ_j, as the law of its coverage.
+    """Find the best valid k for given ℓ_j, as the law of its coverage.
 
     Guarantee as for `best_pair`: marginal, and with `confidence` training-conditional too; no valid k is better by the
     rule. For `paper` that is the smallest valid k.
@@ -193,7 +193,7 @@ def best_server_rank(
 def best_ranks(
     rows: Sequence[int], level: float, *, rule: Rule = "spread", confidence: float | None = None
 ) -> UnequalLaw:
-    """Good local ranks and the best k for them, as the law of its coverage.
+    """Find good local ranks and the best k for them, as the law of its coverage.
 
     Guarantee: valid as for `best_pair`. `paper` takes ℓ_j = ⌈(1-α)(n_j+1)⌉, as A.1 proposes. `spread` also tries ranks
     that are `SHIFTS` standard deviations sqrt(α(1-α)(n_j+1)) away from there, and is never worse than without; it is
@@ -232,7 +232,7 @@ def best_ranks(
 
 
 def shifted_ranks(rows: Sequence[int], level: float, shift: float) -> tuple[int, ...]:
-    """⌈(1-α)(n_j+1) + shift·sqrt(α(1-α)(n_j+1))⌉, at least 1, and at most n_j for clients with enough rows.
+    """Return ⌈(1-α)(n_j+1) + shift·sqrt(α(1-α)(n_j+1))⌉, at least 1, and at most n_j for clients with enough rows.
 
     Examples
     --------
@@ -249,10 +249,10 @@ def _shifted(n: Ints, level: float, shift: float) -> Ints:
 
 
 def _promising(rows: Sequence[int], level: float) -> list[float]:
-    """No shift, and those with the smallest error by a normal approximation of the number of clients below 1-α.
+    """Return no shift, and those with the smallest error by a normal approximation of the number of clients below 1-α.
 
-    W = 1-U passes α where S(α) passes s: its standard deviation is about that of S(α) over the slope of its mean, and
-    s is a whole number, which adds an error of at most one over the slope.
+    W = 1-U passes α where S(α) passes s: its standard deviation is about that of S(α) over the slope of its mean. Since
+    s is a whole number, an error of at most one over the slope is added.
     """
     n, counts = np.unique(np.asarray(rows, dtype=np.int64), return_counts=True)
     errors = []
@@ -268,7 +268,7 @@ def _promising(rows: Sequence[int], level: float) -> list[float]:
 
 
 def _server_rank(senders: Senders, level: float, rule: Rule, confidence: float | None) -> int | None:
-    """The best valid k, or None: moments of a range of k around where M passes 1-α, widened as long as it matters."""
+    """Find the best valid k, or None, from moments for k around where M passes 1-α, widened as long as it matters."""
     m = senders.clients
     if m == 0:
         return None

@@ -95,7 +95,7 @@ ACCURACY = MetricRecord(
 
 @estimator
 def balanced_accuracy(confusion: Confusion, *, level: float = LEVEL) -> Metric:
-    """(TP/P + TN/N)/2, with an interval from those of recall and specificity.
+    """Estimate (TP/P + TN/N)/2, with an interval from those of recall and specificity.
 
     Edge case: no value without rows of both classes, where scikit-learn averages over the classes that are there.
     """
@@ -138,12 +138,12 @@ ENDS = (-1.0, 1.0)
 
 @estimator
 def matthews_corrcoef(confusion: Confusion, *, level: float = LEVEL) -> Metric:
-    """(TP·TN - FP·FN)/√((TP+FP)(TP+FN)(TN+FP)(TN+FN)), the φ coefficient of the 2×2 table (Matthews 1975).
+    """Estimate (TP·TN - FP·FN)/√((TP+FP)(TP+FN)(TN+FP)(TN+FN)), the φ coefficient of the 2×2 table (Matthews 1975).
 
     The interval is Wilson's, stretched to [-1, 1]. Where hardly a row is predicted positive it is too short: with three
     such rows on average, 95 % intervals cover 86 %; with a dozen, 94 %.
 
-    Edge case: no value where all rows are of one class or all decisions are the same; scikit-learn says 0 there.
+    Edge case: no value where all rows are of one class or all decisions are the same; scikit-learn returns 0 there.
     """
     positives = confusion.require("positive rows", (1, 1, 0, 0))
     negatives = confusion.require("negative rows", (0, 0, 1, 1))
@@ -186,7 +186,7 @@ MATTHEWS_CORRCOEF = MetricRecord(
 
 @estimator
 def positive_likelihood_ratio(confusion: Confusion, *, level: float = LEVEL) -> Metric:
-    """(TP/P)/(FP/N), with an interval from those of both shares (`intervals.quotient`)."""
+    """Estimate (TP/P)/(FP/N), with an interval from those of both shares (`intervals.quotient`)."""
     counted = "negative rows predicted positive"
     return confusion.quotient(TRUE_POSITIVE_RATE, FALSE_POSITIVE_RATE, counted=counted, level=level)
 
@@ -208,7 +208,7 @@ POSITIVE_LIKELIHOOD_RATIO = MetricRecord(
 
 @estimator
 def negative_likelihood_ratio(confusion: Confusion, *, level: float = LEVEL) -> Metric:
-    """(FN/P)/(TN/N), with an interval from those of both shares (`intervals.quotient`)."""
+    """Estimate (FN/P)/(TN/N), with an interval from those of both shares (`intervals.quotient`)."""
     counted = "negative rows predicted negative"
     return confusion.quotient(FALSE_NEGATIVE_RATE, TRUE_NEGATIVE_RATE, counted=counted, level=level)
 

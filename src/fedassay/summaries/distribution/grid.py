@@ -1,4 +1,4 @@
-"""The points at which a distribution function is released, and the leaf that each value falls into."""
+"""Points at which a distribution function is released, and the leaf that each value falls into."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from fedassay.protocol.arrays import Floats
 SPACINGS = ("uniform", "logarithmic", "given")
 
 MOST_POINTS = 1 << 20
-"""As many as can be measured, and checked by two servers, as a whole."""
+"""Largest number of points that can be measured, and checked by two servers, as a whole."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,7 +74,7 @@ class ValueGrid:
 
     @classmethod
     def of(cls, given: ArrayLike) -> ValueGrid:
-        """A grid of given points."""
+        """Build a grid of given points."""
         points = tuple(float(point) for point in np.asarray(given, dtype=np.float64).reshape(-1))
         if not points:
             raise UsageError("grid: got no points, expected one at least.")
@@ -126,7 +126,7 @@ class ValueGrid:
             )
 
     def threshold(self, places: NDArray[np.int64]) -> Floats:
-        """The points τ_i at these places i."""
+        """Return the points τ_i at these places i."""
         if self.spacing == "given":
             return self.thresholds[places]
         share = (places + 1.0) / self.points  # exact, N is a power of two
@@ -137,12 +137,13 @@ class ValueGrid:
 
     @property
     def _ends(self) -> tuple[float, float]:
-        """The ends of the range, between whose logarithms a logarithmic grid is uniform."""
+        """Ends of the range, between whose logarithms a logarithmic grid is uniform."""
         logarithmic = self.spacing == "logarithmic"
         return (math.log(self.lower), math.log(self.upper)) if logarithmic else (self.lower, self.upper)
 
     def _decimal(self, points: Floats) -> Floats:
-        """The decimal numbers that are meant: 3.9, and not 3.8999999999999995, below which a value of 3.9 would not be.
+        """Return the decimal numbers that are meant: 3.9, and not 3.8999999999999995, below which a value of 3.9 would
+        not be.
 
         Rounded to the 15th digit of the larger end of the range, unless points are close to that themselves. Powers of
         ten up to the 22nd are exact, so that the quotient is the number that a decimal is read as.
@@ -160,16 +161,16 @@ class ValueGrid:
 
     @property
     def edges(self) -> Floats:
-        """The ends of the leaves: nothing is below the first one, and each point is one."""
+        """Ends of the leaves: nothing is below the first end, and each point is an end."""
         return np.concatenate([[-np.inf], self.thresholds])
 
     @property
     def named(self) -> int:
-        """How many points there are to show: all, or the given ones."""
+        """Number of points to show: all, or the given ones."""
         return len(self.given) or self.points
 
     def locate(self, values: ArrayLike) -> NDArray[np.int64]:
-        """The leaf of each value: the place of the first point that is not below it, the last leaf if none is."""
+        """Return the leaf of each value: the place of the first point not below it, the last leaf if there is none."""
         x = np.asarray(values, dtype=np.float64)
         if x.size and np.isnan(x.min()):
             raise DataError("values: got a value that is NaN, expected a number in every row.")
@@ -189,7 +190,7 @@ class ValueGrid:
         return leaf
 
     def outside(self, values: ArrayLike) -> int:
-        """How many values are below the lower or above the upper end, and so counted into the end leaves."""
+        """Return the number of values below the lower or above the upper end, which are counted into the end leaves."""
         if self.spacing == "given":
             return 0
         x = np.asarray(values, dtype=np.float64)
@@ -207,7 +208,7 @@ def _thresholds(grid: ValueGrid) -> Floats:
 
 
 def power_of_two(points: int) -> int:
-    """The smallest power of two that is not below, at least 2.
+    """Return the smallest power of two that is not below, at least 2.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""The distribution of a scalar with noise along the paths of a binary tree: the mechanism ``path``.
+"""Distribution of a scalar with noise along the paths of a binary tree: the mechanism ``path``.
 
 What is released is the number of rows up to every point, F_i, plus the noise of all nodes over leaf i:
 
@@ -52,12 +52,12 @@ LARGEST_MULTIPLIER = 1 << 16
 
 @dataclass(frozen=True, kw_only=True)
 class ValuePath(ValueSummary):
-    """The number of rows up to each point, with noise that neighbouring points share.
+    """Number of rows up to each point, with noise that neighbouring points share.
 
     Parameters
     ----------
-    multiplier : by how much counts are multiplied. 1 is for noise that is calibrated in the L1 norm; others state
-        the sensitivity of `multiplied` vectors, which are shorter in the L2 norm.
+    multiplier : the factor of the counts. 1 is for noise that is calibrated in the L1 norm; others state the
+        sensitivity of `multiplied` vectors, which are shorter in the L2 norm.
 
     Examples
     --------
@@ -81,26 +81,26 @@ class ValuePath(ValueSummary):
 
     @property
     def largest(self) -> int:
-        """All rows of a client."""
+        """Largest entry: all rows of a client."""
         return LARGEST_ROWS_PER_CLIENT * self.multiplier
 
     @property
     def nodes(self) -> int:
-        """The nodes of one tree, the root included."""
+        """Number of nodes of one tree, the root included."""
         return 2 * self.points - 1
 
     @property
     def draws(self) -> int:
-        """One per node and class."""
+        """Number of draws: one per node and class."""
         return self.classes * self.nodes
 
     @property
     def overlap(self) -> int:
-        """The nodes over a leaf."""
+        """Number of nodes over a leaf."""
         return self.height + 1
 
     def spread(self, draws: Vector) -> Vector:
-        """To every point, the draws of the nodes over its leaf."""
+        """Add to every point the draws of the nodes over its leaf."""
         trees = draws.reshape(self.classes, self.nodes)
         total = np.zeros((self.classes, self.points), dtype=np.int64)
         for level in range(self.height + 1):
@@ -109,7 +109,7 @@ class ValuePath(ValueSummary):
         return total.reshape(-1)
 
     def draws_of(self, place: int) -> tuple[int, ...]:
-        """The nodes over one leaf."""
+        """Return the nodes over one leaf."""
         tree, leaf = divmod(place, self.points)
         return tuple(
             tree * self.nodes + _start(self.points, level) + (leaf >> level)
@@ -117,11 +117,11 @@ class ValuePath(ValueSummary):
         )
 
     def of_counts(self, counts: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Sums up to each point."""
+        """Sum up to each point."""
         return np.cumsum(counts, axis=-1) * self.multiplier
 
     def leaf_covariance(self, noise: Noise) -> PathCovariance:
-        """The covariance of draws that neighbouring points share."""
+        """Return the covariance of draws that neighbouring points share."""
         return PathCovariance(points=self.points, draw_variance=noise.variance, multiplier=self.multiplier)
 
     def estimated_sums(self, classes: Total, noise: Noise) -> Floats:
@@ -129,7 +129,7 @@ class ValuePath(ValueSummary):
         return np.asarray(classes / self.multiplier)
 
     def sensitivity(self, protection: Protection) -> Sensitivity:
-        """The fewest nodes, or for a multiplier above 1 the shortest vector; see above."""
+        """Return the sensitivity: the fewest nodes, or for a multiplier above 1 the shortest vector; see above."""
         rows = protection.rows_per_unit
         if self.multiplier == 1:
             nodes = rows * self.fewest_nodes(protection)
@@ -140,14 +140,14 @@ class ValuePath(ValueSummary):
         return Sensitivity(l1=l2 * math.sqrt(curves * self.nodes), l2=l2)
 
     def fewest_nodes(self, protection: Protection) -> int:
-        """How many nodes, with signs, make up what one row moves; exact."""
+        """Return the number of nodes, with signs, that make up what one row moves; exact."""
         suffix = (self.height + 2) // 2  # ⌈(L+1)/2⌉
         if not protection.moves_both_ways:
             return suffix
         return self.height if self.labels_stay(protection) else 2 * suffix
 
     def shortest_squared(self, protection: Protection) -> float:
-        """A bound on the squared length of the shortest vector of nodes; exact unless rows are replaced."""
+        """Bound the squared length of the shortest vector of nodes; exact unless rows are replaced."""
         if not protection.moves_both_ways:
             return steepest(self.height)
         if not self.labels_stay(protection):
@@ -157,13 +157,13 @@ class ValuePath(ValueSummary):
 
 
 def _start(points: int, level: int) -> int:
-    """Where a level begins: behind points + points/2 + .. of the levels below."""
+    """Return the start of a level: behind points + points/2 + .. of the levels below."""
     return 2 * points - (points >> (level - 1)) if level else 0
 
 
 @lru_cache(maxsize=64)
 def steepest(height: int) -> float:
-    """The largest q of a suffix of 2^height points.
+    """Return the largest q of a suffix of 2^height points.
 
     Examples
     --------
@@ -189,7 +189,7 @@ def steepest(height: int) -> float:
 
 @dataclass(frozen=True, kw_only=True)
 class ScorePath(ValuePath):
-    """A `ValuePath` of the column in the role ``score``: the number of rows with a score up to i/N, i = 1..N.
+    """`ValuePath` of the column in the role ``score``: the number of rows with a score up to i/N, i = 1..N.
 
     Sensitivity and noise are those of `ValuePath` on the uniform grid of [0, 1]. Enforced in `measure`: a score that
     is NaN or outside [0, 1] is a `DataError`, where a `ValuePath` would count it into an end. There are no
@@ -217,14 +217,14 @@ class ScorePath(ValuePath):
 
     @property
     def columns(self) -> tuple[str, ...]:  # type: ignore[override]
-        """The score only: how scores are distributed has nothing to do with labels."""
+        """Columns: the score only. How scores are distributed has nothing to do with labels."""
         return ("score",)
 
     @property
     def leaves(self) -> None:  # type: ignore[override]
-        """None: see above."""
+        """None; see the class."""
         return
 
     def values_of(self, batch: Batch) -> Floats:
-        """The score, if it is one."""
+        """Return the scores, if they are valid."""
         return checked_scores(column(batch, "score"))

@@ -1,4 +1,4 @@
-"""The distribution of a scalar by the square root of summation: the mechanism ``factorised``.
+"""Distribution of a scalar by the square root of summation: the mechanism ``factorised``.
 
 Sums up to each point are a lower triangular matrix of ones, A, times the leaf counts. A = C·C with the Toeplitz matrix
 C of the power series (1-t)^{-1/2} = Σ c_k t^k, c_k = (2k choose k)/4^k. Clients sum C·counts, noise is added there, and
@@ -45,16 +45,16 @@ class ValueRoots(ValueSummary):
 
     @property
     def scale(self) -> int:
-        """S: 2^8 for up to 2^10 points, rising to 2^10 for 2^20."""
+        """Scale S: 2^8 for up to 2^10 points, rising to 2^10 for 2^20."""
         return 1 << (8 + max(0, self.height - 10) // 5)
 
     @property
     def largest(self) -> int:
-        """All rows of a client in the first leaf."""
+        """Largest entry: all rows of a client in the first leaf."""
         return LARGEST_ROWS_PER_CLIENT * self.scale
 
     def of_counts(self, counts: Ints) -> Ints:
-        """C·counts, exactly."""
+        """Compute C·counts, exactly."""
         series, total, shift = _rounded_root(self.points, self.scale), np.zeros_like(counts), 0
         while counts.any():
             whole = (counts >= -(1 << _LIMB)).all() and (counts < 1 << _LIMB).all()
@@ -66,11 +66,11 @@ class ValueRoots(ValueSummary):
         return total
 
     def sums(self, roots: NDArray[np.int64 | np.float64]) -> Floats:
-        """Sums up to each point from (noisy) roots, along the last axis."""
+        """Compute sums up to each point from (noisy) roots, along the last axis."""
         return _convolved(np.asarray(roots, dtype=np.float64), self.response)
 
     def leaf_covariance(self, noise: Noise) -> RootCovariance:
-        """The covariance of draws that all later points share."""
+        """Return the covariance of draws that all later points share."""
         return RootCovariance(response=self.response, draw_variance=noise.variance)
 
     def estimated_sums(self, classes: Total, noise: Noise) -> Floats:
@@ -79,11 +79,11 @@ class ValueRoots(ValueSummary):
 
     @property
     def response(self) -> Floats:
-        """g: a unit of noise at one point adds g_k to the sum k points further on."""
+        """Response g: a unit of noise at one point adds g_k to the sum k points further on."""
         return _response(self.points, self.scale)
 
     def sensitivity(self, protection: Protection) -> Sensitivity:
-        """The longest column of C, or the longest difference of two columns."""
+        """Return the sensitivity: the longest column of C, or the longest difference of two columns."""
         rows, times = protection.rows_per_unit, 1
         l1, squared = column_norms(self.points, self.scale)
         if protection.moves_both_ways:
@@ -96,7 +96,7 @@ class ValueRoots(ValueSummary):
 
 @lru_cache(maxsize=16)
 def _rounded_root(points: int, scale: int) -> Ints:
-    """⌊S·c_k + ½⌋ for k below `points`, from the recurrence c_k = c_{k-1}·(2k-1)/2k."""
+    """Return ⌊S·c_k + ½⌋ for k below `points`, from the recurrence c_k = c_{k-1}·(2k-1)/2k."""
     k = np.arange(1, points, dtype=np.float64)
     root = np.concatenate([[1.0], np.cumprod((2 * k - 1) / (2 * k))])
     series = np.floor(scale * root + 0.5).astype(np.int64)
@@ -106,7 +106,7 @@ def _rounded_root(points: int, scale: int) -> Ints:
 
 @lru_cache(maxsize=16)
 def column_norms(points: int, scale: int) -> tuple[int, int]:
-    """L1 and squared L2 norm of the first column, which is the longest: others are cut off.
+    """Return L1 and squared L2 norm of the first column, which is the longest: others are cut off.
 
     Examples
     --------
@@ -119,7 +119,7 @@ def column_norms(points: int, scale: int) -> tuple[int, int]:
 
 @lru_cache(maxsize=16)
 def difference_norms(points: int, scale: int) -> tuple[int, int]:
-    """The largest L1 and squared L2 norm of a difference of two columns; exact.
+    """Return the largest L1 and squared L2 norm of a difference of two columns; exact.
 
     Of columns that begin d apart, those of which one is the first differ most: others are cut off. The coefficients
     do not increase, so absolute differences are differences.
@@ -136,7 +136,7 @@ def difference_norms(points: int, scale: int) -> tuple[int, int]:
 
 @lru_cache(maxsize=16)
 def _response(points: int, scale: int) -> Floats:
-    """The series 1/((1-t)·r(t)), r the rounded root: Newton's iteration h ← h·(2 - r·h), doubling each time."""
+    """Return the series 1/((1-t)·r(t)), r the rounded root: Newton's iteration h ← h·(2 - r·h), doubling each time."""
     series = _rounded_root(points, scale).astype(np.float64)
     inverse = np.array([1 / series[0]])
     while len(inverse) < points:
@@ -151,13 +151,13 @@ def _response(points: int, scale: int) -> Floats:
 
 
 def _convolved(a: NDArray[np.int64 | np.float64], b: NDArray[np.int64 | np.float64]) -> Floats:
-    """The first entries of the convolution along the last axis, as many as each has."""
+    """Return the first entries of the convolution along the last axis, as many as each has."""
     count = a.shape[-1]
     return np.asarray(irfft(rfft(a, 2 * count) * rfft(b, 2 * count), 2 * count)[..., :count])
 
 
 def _correlated(a: Floats) -> Floats:
-    """Σ_k a_k a_{k+d} for d = 0, 1, .."""
+    """Return Σ_k a_k a_{k+d} for d = 0, 1, .."""
     count = len(a)
     spectrum = rfft(a, 2 * count)
     return np.asarray(irfft(spectrum * spectrum.conj(), 2 * count)[:count])

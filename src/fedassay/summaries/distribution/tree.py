@@ -1,4 +1,4 @@
-"""What all summaries of a distribution have in common: they are linear in the counts of rows per leaf."""
+"""Common base of all summaries of a distribution: they are linear in the counts of rows per leaf."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _BLOCK = 1 << 17
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Distribution:
-    """A released total of a distribution: what was asked, and a row of numbers for each class."""
+    """Released total of a distribution: the request, and a row of numbers for each class."""
 
     summary: ValueSummary
     classes: Total
@@ -54,7 +54,7 @@ class Distribution:
 
 @dataclass(frozen=True, kw_only=True)
 class ValueSummary(Summary[Distribution]):
-    """How a scalar is distributed over the rows, of each class if they are labelled or told apart.
+    """Distribution of a scalar over the rows, of each class if they are labelled or kept apart.
 
     Enforced in `measure`: every row is counted in exactly one leaf of one class; a value that is NaN and a label other
     than 0 and 1 are a `DataError`.
@@ -62,11 +62,11 @@ class ValueSummary(Summary[Distribution]):
     Parameters
     ----------
     lower, upper, points, spacing, given : the `ValueGrid`.
-    labelled : whether positives and negatives are counted apart, positives first.
-    public_labels : whether two neighbouring data sets have the same labels. It is used for the unit example under
+    labelled : True if positives and negatives are counted apart, positives first.
+    public_labels : True if two neighbouring data sets have the same labels. It is used for the unit example under
         replace-one without a bound on rows, and ignored elsewhere.
-    quantity, parameters : what the scalar is: a column, or a score that is computed from several (`quantities`).
-    by, groups : how else rows are told apart (`scored`), if they are not labelled.
+    quantity, parameters : the scalar: a column, or a score that is computed from several columns (`quantities`).
+    by, groups : the other condition that keeps rows apart (`scored`), if they are not labelled.
     """
 
     lower: float
@@ -91,13 +91,13 @@ class ValueSummary(Summary[Distribution]):
 
     @property
     def columns(self) -> tuple[str, ...]:  # type: ignore[override]
-        """Those of the scalar, and what tells rows apart."""
+        """Columns of the scalar, and those that distinguish rows."""
         apart = ("label",) if self.labelled else condition_columns(self.by, self.quantity)
         return tuple(dict.fromkeys((*QUANTITIES[self.quantity].columns, *apart)))
 
     @property
     def grid(self) -> ValueGrid:
-        """The points."""
+        """Grid of the points."""
         return ValueGrid(
             lower=self.lower,
             upper=self.upper,
@@ -108,31 +108,31 @@ class ValueSummary(Summary[Distribution]):
 
     @property
     def height(self) -> int:
-        """L, of 2^L points."""
+        """Height L, of 2^L points."""
         return self.points.bit_length() - 1
 
     @property
     def classes(self) -> int:
-        """How many distributions there are."""
+        """Number of distributions."""
         return 2 if self.labelled else len(condition_names(self.by, self.groups))
 
     @property
     def entries(self) -> int:
-        """The length of the vector of one class: one number per point, where nothing else is said."""
+        """Length of the vector of one class: one number per point, unless a subclass states otherwise."""
         return self.points
 
     @property
     def length(self) -> int:
-        """All classes."""
+        """Number of entries of all classes."""
         return self.classes * self.entries
 
     @abstractmethod
     def of_counts(self, counts: NDArray[np.int64]) -> NDArray[np.int64]:
-        """The vectors that belong to leaf counts, along the last axis: linear, in whole numbers."""
+        """Return the vectors that belong to leaf counts, along the last axis: linear, in whole numbers."""
 
     @abstractmethod
     def leaf_covariance(self, noise: Noise) -> LeafCovariance:
-        """The covariance that this noise gives to the leaf estimates of one class."""
+        """Return the covariance that this noise gives to the leaf estimates of one class."""
 
     @abstractmethod
     def estimated_sums(self, classes: Total, noise: Noise) -> Floats:
@@ -140,15 +140,15 @@ class ValueSummary(Summary[Distribution]):
 
     @property
     def leaves(self) -> ValueTree:
-        """The counts per leaf."""
+        """Counts per leaf."""
         return self.like(ValueTree)
 
     def like(self, kind: type[V]) -> V:
-        """The same scalar, grid and classes in another mechanism."""
+        """Return the same scalar, grid and classes in another mechanism."""
         return kind(**{field.name: getattr(self, field.name) for field in fields(ValueSummary)})
 
     def from_leaves(self, counts: Vector) -> Vector:
-        """`of_counts` for all classes."""
+        """Apply `of_counts` to all classes."""
         return self.of_counts(counts.reshape(self.classes, self.points)).reshape(-1)
 
     def measure(self, rows: Rows, memory: Memory) -> tuple[Vector, Memory]:
@@ -172,21 +172,21 @@ class ValueSummary(Summary[Distribution]):
         return self.from_leaves(counts), memory
 
     def values_of(self, batch: Batch) -> Floats:
-        """The scalar of each row."""
+        """Return the scalar of each row."""
         return scores_of(batch, self.quantity, self.parameters)
 
     def _places(self, batch: Batch, rows: int) -> NDArray[np.int64] | None:
-        """The class of each row, None if there is one only."""
+        """Return the class of each row, None if there is one only."""
         if self.labelled:
             return 1 - checked_labels(column(batch, "label")).astype(np.int64)
         return places(batch, self.by, self.groups, rows, quantity=self.quantity) if self.by else None
 
     def read(self, total: Total) -> Distribution:
-        """One row per class."""
+        """Return one row per class."""
         return Distribution(summary=self, classes=total.reshape(self.classes, -1))
 
     def labels_stay(self, protection: Protection) -> bool:
-        """Whether a replaced row stays in its class: there is one only, or labels are public."""
+        """Return whether a replaced row stays in its class: there is a single class, or labels are public."""
         if self.classes == 1:
             return True
         return (
@@ -211,8 +211,8 @@ class ValueTree(ValueSummary):
     Parameters
     ----------
     widths : the levels of the `Tree`; ``(1,)`` counts leaves only.
-    multipliers : by how much the counts of a level are multiplied before they are summed, 1 by default; this is
-        how levels get different parts of the budget.
+    multipliers : the factors of the counts of each level before they are summed, 1 by default; this is how levels get
+        different parts of the budget.
 
     Examples
     --------
@@ -232,22 +232,22 @@ class ValueTree(ValueSummary):
 
     @property
     def tree(self) -> Tree:
-        """The levels over the leaves."""
+        """Levels over the leaves."""
         return Tree(leaves=self.points, widths=tuple(self.widths))
 
     @property
     def entries(self) -> int:
-        """All nodes."""
+        """Number of nodes."""
         return self.tree.length
 
     @property
     def largest(self) -> int:
-        """All rows of a client in one node of the level with the largest multiplier."""
+        """Largest entry: all rows of a client in one node of the level with the largest multiplier."""
         return LARGEST_ROWS_PER_CLIENT * max(self.multipliers)
 
     @property
     def partitions(self) -> tuple[NDArray[np.int64], ...]:
-        """The levels, all classes together; none if counts are multiplied."""
+        """Levels, all classes together; none if counts are multiplied."""
         if set(self.multipliers) != {1}:
             return ()
         levels = self.tree.split(np.arange(self.entries, dtype=np.int64))
@@ -257,15 +257,15 @@ class ValueTree(ValueSummary):
 
     @property
     def factors(self) -> NDArray[np.int64]:
-        """The multiplier of each node."""
+        """Multiplier of each node."""
         return self.tree.factors(self.multipliers)
 
     def of_counts(self, counts: NDArray[np.int64]) -> NDArray[np.int64]:
-        """All nodes, multiplied."""
+        """Build all nodes from the counts, multiplied."""
         return self.tree.build(counts) * self.factors
 
     def leaf_covariance(self, noise: Noise) -> LeastSquares:
-        """The covariance of the least-squares fit over all levels."""
+        """Return the covariance of the least-squares fit over all levels."""
         return least_squares(self.tree, self.multipliers, noise, classes=self.classes)
 
     def estimated_sums(self, classes: Total, noise: Noise) -> Floats:
@@ -273,5 +273,5 @@ class ValueTree(ValueSummary):
         return np.cumsum(self.leaf_covariance(noise).estimate(classes / self.factors), axis=-1)
 
     def sensitivity(self, protection: Protection) -> Sensitivity:
-        """One node per level and row, times the multipliers."""
+        """Return the sensitivity of one node per level and row, times the multipliers."""
         return Sensitivity.of_counts(protection, multipliers=self.multipliers)

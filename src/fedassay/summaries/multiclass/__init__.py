@@ -1,1 +1,1 @@
-"""Models with several classes: what clients may measure from logits, and the maps that calibrate them."""
+"""Summaries of models with several classes: what clients may measure from logits, and the maps that calibrate them."""

@@ -1,4 +1,4 @@
-"""Maps that look a calibrated probability up, for each class by the bin of its own probability."""
+"""Calibration maps that look a probability up, for each class by the bin of its own probability."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from fedassay.summaries.multiclass.scaling_maps import LogitMap, as_many, expone
 from fedassay.summaries.scored import MOST_CLASSES, whole
 
 TALLEST = 12
-"""The largest height: 4,096 bins."""
+"""Largest height: 4,096 bins."""
 
 
 def bins_of(p: Floats, bins: int) -> Ints:
-    """The uniform bin of each probability; exact, as multiplying by a power of two is.
+    """Return the uniform bin of each probability; exact, as multiplying by a power of two is.
 
     Examples
     --------
@@ -33,7 +33,7 @@ def bins_of(p: Floats, bins: int) -> Ints:
 
 @dataclass(frozen=True, kw_only=True)
 class _OfBins(LogitMap):
-    """A value for each class and bin of its probability, and how much the values of each class are believed."""
+    """Values for each class and bin of its probability, and the weight of the values of each class."""
 
     expected_bins: ClassVar[str]
     fewest_bins: ClassVar[int] = 1
@@ -58,7 +58,7 @@ class _OfBins(LogitMap):
 
     @property
     def width(self) -> int:
-        """See `LogitMap`."""
+        """Number of classes; see `LogitMap`."""
         return len(self.values)
 
     @cached_property
@@ -80,8 +80,8 @@ class _OfBins(LogitMap):
 class Binned(_OfBins):
     """q_j = α_j g_j(p_j) + (1 - α_j) p_j, divided by its sum over classes, with p the softmax of the logits.
 
-    g_j is constant on each of B = 2^M uniform bins of [0, 1]; α_j in [0, 1] is how much it is believed. Where q is zero
-    for every class, the model's p stands.
+    g_j is constant on each of B = 2^M uniform bins of [0, 1]; α_j in [0, 1] is its weight. Where q is zero for every
+    class, the model's p stands.
 
     Parameters
     ----------
@@ -102,7 +102,7 @@ class Binned(_OfBins):
 
     @classmethod
     def of(cls, theta: Floats, classes: int) -> Self:
-        """See `LogitMap`."""
+        """Build the map; see `LogitMap`."""
         if len(theta) < 2 * classes or len(theta) % classes:
             raise UsageError(
                 f"map: got {len(theta)} parameters for {classes} classes, expected the values of each and its weight."
@@ -112,7 +112,7 @@ class Binned(_OfBins):
 
     @property
     def keeps_order(self) -> bool:
-        """Whether the model's probabilities are left as they are."""
+        """True if the model's probabilities are left as they are."""
         return not any(self.weights)
 
     def _weights(self, z: Floats) -> Floats:
@@ -120,7 +120,7 @@ class Binned(_OfBins):
         return _to_one(self._mixed(self._calibrated(p), p), p)
 
     def _calibrated(self, p: Floats) -> Floats:
-        """G(p), classes first."""
+        """Return G(p), classes first."""
         return self._looked_up(bins_of(p, self._values.shape[1]))
 
 
@@ -144,7 +144,7 @@ class BinnedChanged(Binned):
 
     @property
     def keeps_order(self) -> bool:
-        """See `LogitMap`: whatever the weights are, classes below the most probable one can change places."""
+        """False, whatever the weights are: classes below the most probable one can change places. See `LogitMap`."""
         return False
 
     def _weights(self, z: Floats) -> Floats:
@@ -165,7 +165,7 @@ class Isotonic(_OfBins):
     ----------
     inverse_temperature : s.
     values : for each class the value of g_j in each of 2^M bins, from the lowest, in [0, 1].
-    weights : w_j in [0, 1]: how much g_j is believed.
+    weights : w_j in [0, 1], the weight of g_j.
     reach : the bins are equally spaced in the logit of p_j within ±reach (`Grid`).
 
     Examples
@@ -192,7 +192,7 @@ class Isotonic(_OfBins):
 
     @classmethod
     def of(cls, theta: Floats, classes: int) -> Self:
-        """See `LogitMap`."""
+        """Build the map; see `LogitMap`."""
         bins, left = divmod(len(theta) - 2 - classes, classes)
         if bins < 1 or left:
             raise UsageError(
@@ -208,18 +208,18 @@ class Isotonic(_OfBins):
         )
 
     def to_json(self) -> dict[str, Any]:
-        """See `LogitMap`; the temperature stands first."""
+        """Return plain values as `LogitMap` does; the temperature stands first."""
         content = super().to_json()
         return {"kind": self.kind, "inverse_temperature": content.pop("inverse_temperature"), **content}
 
     @property
     def keeps_order(self) -> bool:
-        """See `LogitMap`: only where nothing but the temperature counts."""
+        """True only where nothing but the temperature counts. See `LogitMap`."""
         return not any(self.weights) and self.inverse_temperature > 0
 
     @property
     def grid(self) -> Grid:
-        """The bins."""
+        """Grid of the bins."""
         height = self._values.shape[1].bit_length() - 1
         return Grid(transform="logit", height=height, reach=self.reach)
 
@@ -229,17 +229,17 @@ class Isotonic(_OfBins):
         total = g.sum(axis=0)
         g = np.where(total > 0, g / np.where(total > 0, total, 1.0), q)
         mixed = self._mixed(g, q)
-        # A class that g believes in may not be believed itself, and the others have nothing to say.
+        # A class with a positive g may have no weight itself, and the others a g of zero.
         return np.asarray(np.where(mixed.sum(axis=0) > 0, mixed, q))
 
 
 def _softmax(z: Floats) -> Floats:
-    """As in `maps.predicted`: a row is in the bin that it was counted in."""
+    """Return the softmax as in `maps.predicted`: a row is in the bin that it was counted in."""
     e = exponentials(z)
     return np.asarray(e / e.sum(axis=0))
 
 
 def _to_one(q: Floats, p: Floats) -> Floats:
-    """The q of each row, divided by its largest; p instead where all are zero."""
+    """Return the q of each row, divided by its largest; p instead where all are zero."""
     q = np.where(q.max(axis=0) > 0, q, p)
     return np.asarray(q / q.max(axis=0))

@@ -1,8 +1,8 @@
-"""What clients say about a calibrator: losses and derivatives at public parameters, or how far they would move it.
+"""Answers of clients about a calibrator: losses and derivatives at public parameters, or the clients' updates of it.
 
 Sums over clients are those of the pooled rows: a solver that sees only them finds the pooled optimum, however
 differently classes are spread over clients. How far a client would move a calibrator is cut to a public length by the
-client, not by the server: no one has to be trusted with what was there before.
+client, not by the server: no party has to be trusted with the original update.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from fedassay.summaries.scored import NumberOfClasses
 
 
 MOST_NEWTON = 420
-"""Hessians are summed for up to so many parameters: matrix scaling of 20 classes, 88,410 different entries."""
+"""Most parameters for which Hessians are summed: matrix scaling of 20 classes, 88,410 different entries."""
 
 LARGEST_SUM = 2.0**75
 
@@ -51,11 +51,11 @@ class ScalingSums(Checked, Summary[LossSums]):
     Parameters
     ----------
     method : ``temperature``, ``vector``, ``matrix`` or ``order-preserving`` (`multiclass.losses`).
-    classes : c, from 2 to 1,024. Rows with another number of logits count for nothing: a refusal would say that there
-        are rows.
+    classes : c, from 2 to 1,024. Rows with another number of logits count for nothing: a refusal would reveal that
+        there are rows.
     theta : the parameters, within ±2^20; those of order-preserving scaling at least 1e-6.
     order : 1 for the gradient only, 2 for the Hessian too (up to 420 parameters).
-    rough : whether sums that are right to about 1e-6 are enough, on the way to an optimum.
+    rough : True if sums that are right to about 1e-6 are enough, on the way to an optimum.
 
     Enforced: logits are cut at ±2^20 and a client has at most 2^32 rows, so that gradients are at most 2^53 and
     Hessians at most 2^72. Only the loss depends on theta without such a bound; it is cut at 2^75, which is more than
@@ -90,12 +90,12 @@ class ScalingSums(Checked, Summary[LossSums]):
 
     @property
     def size(self) -> int:
-        """The number of parameters."""
+        """Number of parameters."""
         return len(self.theta)
 
     @property
     def length(self) -> int:
-        """A count, the loss, the gradient, and for order 2 the Hessian's upper triangle."""
+        """Number of entries: a count, the loss, the gradient, and for order 2 the Hessian's upper triangle."""
         return 1 + SUMS.limbs * (1 + self.size + self._second)
 
     @property
@@ -103,7 +103,7 @@ class ScalingSums(Checked, Summary[LossSums]):
         return self.size * (self.size + 1) // 2 if self.order == 2 else 0
 
     def measure(self, rows: Rows, memory: Memory) -> tuple[Vector, Memory]:
-        """Sum over batches, write down; zeros without rows. Linear in the rows, constant in memory."""
+        """Sum over batches and write down the sums; zeros without rows. Linear in the rows, constant in memory."""
         count, total = 0, np.zeros(1 + self.size + self._second)
         upper = np.triu_indices(self.size)
         for logits, labels in logits_of(rows, self.classes):
@@ -113,12 +113,12 @@ class ScalingSums(Checked, Summary[LossSums]):
         return np.concatenate([[count], SUMS.write(np.clip(total, -LARGEST_SUM, LARGEST_SUM))]), memory
 
     def sensitivity(self, protection: Protection) -> Sensitivity:
-        """Every entry from one end of its range to the other."""
+        """Return the sensitivity of entries that move from one end of their range to the other."""
         reach = 2.0 * self.largest
         return Sensitivity(l1=reach * self.length, l2=reach * math.sqrt(self.length))
 
     def read(self, total: Total) -> LossSums:
-        """The sums of all rows, correctly rounded to a few units in the last place."""
+        """Return the sums of all rows, correctly rounded to a few units in the last place."""
         numbers = SUMS.read(total[1:])
         hessian = None
         if self.order == 2:
@@ -130,28 +130,28 @@ class ScalingSums(Checked, Summary[LossSums]):
         )
 
 
-# --- how far a client would move a calibrator ----------------------------------------------------------------
+# --- updates of a calibrator ---------------------------------------------------------------------------------
 
 
 UpdateWeights = Literal["clients", "rows", "fixed"]
-"""What a client with rows counts for: one, its rows, or nothing, where the server divides by a fixed number."""
+"""Weight of a client with rows: one, its rows, or nothing, where the server divides by a fixed number."""
 
 RADIUS = 2**24
-"""The clip in whole units: rounding moves a mean update by less than 6e-8 of the clip in each parameter."""
+"""Clip in whole units: rounding moves a mean update by less than 6e-8 of the clip in each parameter."""
 
 LEAST_PER_ROW = 2**10
-"""The clip in whole units of a client with one row, if rows are weights."""
+"""Clip in whole units of a client with one row, if rows are weights."""
 
 LEAST_CLIP, MOST_CLIP = 2.0**-20, 2.0**20
 
 _POINT = 20
 _WITHIN = 1 - 2.0**-30
-"""Norms of up to 2^21 numbers are right to 2^-32: what is cut to this part of the radius is within it."""
+"""Factor that keeps vectors within the radius: norms of up to 2^21 numbers are right to 2^-32."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class UpdateSums:
-    """The sum over clients of weight times update, and of the weights (None where weights are fixed).
+    """Sum over clients of weight times update, and of the weights (None where weights are fixed).
 
     Noise of standard deviation σ in an entry of the vector is `resolution`·σ in one of `total`, and
     `weight_resolution`·σ in `weight`.
@@ -171,9 +171,9 @@ class ClippedUpdates(Checked, Summary[UpdateSums]):
     ----------
     method : ``temperature``, ``vector``, ``matrix``, ``order-preserving`` or ``fedcal`` (`AVERAGED`).
     classes : c, from 2 to 1,024. Rows with another number of logits count for nothing.
-    theta : where the federation stands; for ``temperature`` the temperature itself.
+    theta : the current parameters of the federation; for ``temperature`` the temperature itself.
     clip : C, the L2 norm beyond which an update is shortened; 0 for none.
-    weights : ``clients``, whoever has rows weighs one; ``rows``, as much as it has rows; ``fixed``, weights are not
+    weights : ``clients``, a client with rows weighs one; ``rows``, as much as it has rows; ``fixed``, weights are not
         sent. The first entry is the weight where there is one.
     most_rows : with ``rows``, more rows weigh no more than these.
     ridge : of the local fit, per row.
@@ -224,32 +224,32 @@ class ClippedUpdates(Checked, Summary[UpdateSums]):
 
     @property
     def averaged(self) -> Averaged:
-        """What is averaged."""
+        """Quantity that is averaged."""
         return AVERAGED[self.method]
 
     @property
     def weighted(self) -> bool:
-        """Whether weights are sent."""
+        """True if weights are sent."""
         return self.weights != "fixed"
 
     @property
     def length(self) -> int:
-        """One number for each parameter, and the weight."""
+        """Number of entries: one for each parameter, and the weight."""
         return len(self.theta) + self.weighted
 
     @property
     def per_row(self) -> int:
-        """k: what a row, or a client where rows do not count, weighs in whole units if there is a clip."""
+        """Weight k, in whole units, of a row, or of a client where rows do not count, if there is a clip."""
         return max(LEAST_PER_ROW, RADIUS // self.most_rows) if self.weights == "rows" else RADIUS
 
     @property
     def radius(self) -> int:
-        """R: the longest update in whole units, and the largest weight."""
+        """Radius R: the longest update in whole units, and the largest weight."""
         return self.per_row * (self.most_rows if self.weights == "rows" else 1)
 
     @property
     def largest(self) -> int:
-        """The radius; without a clip, the largest update times the largest weight."""
+        """Largest entry: the radius; without a clip, the largest update times the largest weight."""
         if self.clip:
             return self.radius
         return int(LARGEST_UPDATE * 2**_POINT) * (self.most_rows if self.weights == "rows" else 1)
@@ -277,7 +277,7 @@ class ClippedUpdates(Checked, Summary[UpdateSums]):
         return logits, labels
 
     def sensitivity(self, protection: Protection) -> Sensitivity:
-        """See the class."""
+        """Return the sensitivity that the class states."""
         if not self.clip:
             return UNBOUNDED
         root, radius = math.sqrt(len(self.theta)), self.radius
@@ -286,7 +286,7 @@ class ClippedUpdates(Checked, Summary[UpdateSums]):
         return Sensitivity(l1=2 * radius * root, l2=2.0 * radius)
 
     def read(self, total: Total) -> UpdateSums:
-        """The sums of updates, in units of theta, times weights, and of weights: clients, or rows."""
+        """Return the sums of updates, in units of theta, times weights, and of weights: clients, or rows."""
         numbers = np.asarray(total, dtype=np.float64)
         unit, one = (self.clip / self.per_row, 1 / self.per_row) if self.clip else (2.0**-_POINT, 1.0)
         return UpdateSums(
@@ -298,7 +298,8 @@ class ClippedUpdates(Checked, Summary[UpdateSums]):
 
 
 def clipped(update: Floats, *, clip: float, radius: int) -> Vector:
-    """The update in units of clip/radius, shortened to the radius, rounded toward zero: its L2 norm is at most that.
+    """Return the update in units of clip/radius, shortened to the radius, rounded toward zero: its L2 norm is at most
+    that.
 
     Examples
     --------

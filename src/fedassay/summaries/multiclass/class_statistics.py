@@ -1,8 +1,8 @@
-"""What the rows of a multiclass model add up to: accuracy, losses, and calibration in bins of every class.
+"""Sums over the rows of a multiclass model: accuracy, losses, and calibration in bins of every class.
 
-With p the probabilities of a row, y its class and e_y the unit vector of it, r = p - e_y is what calibration is
-about: its entries sum to zero, so that Σ_j |r_j| <= 2 and Σ_j r_j² <= 2 *however many classes there are*. Rows per bin
-and class would cost one count for each class; classwise calibration does not need them.
+With p the probabilities of a row, y its class and e_y the unit vector of it, calibration is about r = p - e_y. The
+entries of r sum to zero, so that Σ_j |r_j| <= 2 and Σ_j r_j² <= 2 *however many classes there are*. Rows per bin and
+class would cost one count for each class; classwise calibration does not need them.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from fedassay.summaries.scored import NumberOfClasses, RowsPerClient
 
 EPSILON = float(np.finfo(np.float64).eps)
 LARGEST_LOSS = -math.log(EPSILON)
-"""Where scikit-learn clips probabilities, and the log loss there."""
+"""Log loss of a probability that scikit-learn clips."""
 
 LARGEST_BRIER = 2.0
 MOST_BINS = 200
@@ -55,8 +55,8 @@ TOP: Mapping[str, float] = MappingProxyType(
 CELLS: Mapping[str, float] = MappingProxyType(
     {"positives": 1.0, "probability": 1.0, "squared": 0.25, "spread": 0.25}
 )
-"""What is summed over all rows, per bin of the confidence, and per class and bin; each number of a row is in [0, 1] and
-weighs so much under noise. Squares only serve standard errors."""
+"""Numbers that are summed over all rows, per bin of the confidence, and per class and bin; each number of a row is in
+[0, 1] and has this weight under noise. Squares only serve standard errors."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -73,7 +73,7 @@ class ScaledTotals:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class ClassTotals:
-    """What `ClassStatistics` says, by the names in `SUMS`, `TOP` and `CELLS`.
+    """Totals of `ClassStatistics`, by the names in `SUMS`, `TOP` and `CELLS`.
 
     brier and loss are in units of `LARGEST_BRIER` and `LARGEST_LOSS`. ``squared`` is Σ r², ``spread`` is Σ p(1-p), what
     Σ r² would be on average if probabilities were right. Cells have one line per class, one column per bin.
@@ -91,8 +91,8 @@ class ClassStatistics(Checked, Summary[ClassTotals]):
     """Sums over rows, over bins of the confidence, and over bins of the probability of each class.
 
     Bin m of [0, 1] is [m/M, (m+1)/M), the last one is closed. Numbers are in [0, 1], rounded down to whole multiples of
-    2^-(bits·digits)/weight and written as `digits` digits of `bits` bits, the highest first, each of them a vector of
-    its own: the sums of the digits are exact and additive.
+    2^-(bits·digits)/weight. They are written as `digits` digits of `bits` bits, the highest first, each of them a
+    vector of its own: the sums of the digits are exact and additive.
 
     Parameters
     ----------
@@ -100,7 +100,7 @@ class ClassStatistics(Checked, Summary[ClassTotals]):
     bins : M.
     bits, digits : without noise 10 and 3 (a resolution of 1e-9); under noise one digit, so that only what matters is
         measured. No entry exceeds 2^bits for each row.
-    most_rows : rows that a client can have: entries are at most so many times 2^bits.
+    most_rows : rows that a client can have: entries are at most this many times 2^bits.
     kind, theta : of a map (`LOGIT_MAPS`) through which probabilities are seen; none, for those of the model.
 
     Sensitivity: an upper bound, from two cases. A row whose most probable class is wrong adds nothing to ``correct``;
@@ -136,21 +136,21 @@ class ClassStatistics(Checked, Summary[ClassTotals]):
 
     @property
     def _width(self) -> int:
-        """The numbers of one digit."""
+        """Number of entries of one digit."""
         return len(SUMS) + len(TOP) * self.bins + len(CELLS) * self.classes * self.bins
 
     @property
     def length(self) -> int:
-        """The numbers of all digits."""
+        """Number of entries of all digits."""
         return self.digits * self._width
 
     @property
     def largest(self) -> int:
-        """All rows of a client at their largest in one entry."""
+        """Largest entry: all rows of a client at their largest in one entry."""
         return self.most_rows << self.bits
 
     def measure(self, rows: Rows, memory: Memory) -> tuple[Vector, Memory]:
-        """Add up. Linear in the rows, constant in memory, one pass."""
+        """Add up the statistics. Linear in the rows, constant in memory, one pass."""
         totals = np.zeros((self.digits, self._width), dtype=np.int64)
         through = carried_map(self.kind, self.theta, self.classes)
         for batch in rows.batches():
@@ -174,7 +174,7 @@ class ClassStatistics(Checked, Summary[ClassTotals]):
         return np.minimum((p * self.bins).astype(np.int64), self.bins - 1)
 
     def _added(self, places: Ints, numbers: Floats, weight: float, size: int) -> Ints:
-        """The digits of these numbers, added up by place; exact, as all sums are whole and below 2^53."""
+        """Return the digits of these numbers, added up by place; exact, as all sums are whole and below 2^53."""
         written = self._digits.write(numbers.reshape(-1) * weight)
         added = [np.bincount(places, weights=digit, minlength=size) for digit in written]
         return np.array(added, dtype=np.int64)
@@ -184,7 +184,7 @@ class ClassStatistics(Checked, Summary[ClassTotals]):
         return Digits(bits=self.bits, digits=self.digits)
 
     def sensitivity(self, protection: Protection) -> Sensitivity:
-        """What r rows can move in the same entries, or in twice as many where rows can be replaced."""
+        """Return the sensitivity: r rows move the same entries, or twice as many where rows can be replaced."""
         rows, times = protection.rows_per_unit, 2 if protection.moves_both_ways else 1
         first, second = (
             max(norm) for norm in zip(*(_norms(self.classes, right) for right in (0, 1)), strict=True)
@@ -196,7 +196,7 @@ class ClassStatistics(Checked, Summary[ClassTotals]):
         return Sensitivity(l1=rows * times * l1, l2=rows * math.sqrt(times * l2_squared))
 
     def read(self, total: Total) -> ClassTotals:
-        """The sums by name."""
+        """Return the sums by name."""
         digits = np.asarray(total, dtype=np.float64).reshape(self.digits, self._width)
         scales = self._digits.scales
         values, factor = scales @ digits, float((scales**2).sum())
@@ -219,12 +219,12 @@ class ClassStatistics(Checked, Summary[ClassTotals]):
 
 
 def right_of(block: Predicted) -> Floats:
-    """1 where the most probable class is the true one, else 0."""
+    """Return 1 where the most probable class is the true one, else 0."""
     return np.asarray(block.top == block.y, dtype=np.float64)
 
 
 def losses_of(block: Predicted) -> tuple[Floats, Floats]:
-    """Log loss (clipped as scikit-learn clips it) and Brier score of each row, as parts of the largest ones."""
+    """Return log loss (clipped as scikit-learn clips it) and Brier score of each row, as parts of the largest ones."""
     p = block.of_truth
     # Σ (p_j - 1[j=y])² = Σ p_j² - 2 p_y + 1, without the cancellation where p_y is near one.
     others = (padded(block.p) ** 2).sum(axis=0)[: len(p)] - p**2
@@ -268,7 +268,7 @@ def _cell_numbers(block: Predicted) -> dict[str, Floats]:
 
 
 def _norms(classes: int, right: int) -> tuple[float, float]:
-    """The L1 norm and the squared L2 norm that a row can have, in units of 2^bits, if it is right or wrong.
+    """Return the L1 norm and the squared L2 norm that a row can have, in units of 2^bits, if it is right or wrong.
 
     Per number the two are bounded by (b, b²), but for those of several classes: Σ_j p_j <= 1; Σ_j r_j² <= 2, and < 1 if
     the row is right, and Σ_j r_j⁴ <= Σ_j r_j²; Σ_j p_j(1-p_j) < 1, each at most 1/4.

@@ -1,4 +1,4 @@
-"""A calibrator that stretches the gaps between sorted logits by factors from a small network, and what rows say of it.
+"""Calibrator that stretches the gaps between sorted logits by factors from a small network, and its loss on rows.
 
 For a row with logits z of c classes, y is z sorted, largest first, x is y less its mean, cut at ±50, and
 
@@ -7,8 +7,8 @@ For a row with logits z of c classes, y is z sorted, largest first, x is y less 
 
 with S the permutation that sorts z and U an upper triangle of ones; probabilities are softmax(u). This is scaling that
 preserves the order (`multiclass.losses`), with factors that depend on the row. Centring makes the map see what the
-softmax sees: logits that are shifted by a constant get the same probabilities (to rounding). The cut only concerns what
-the network reads, not the gaps: nothing overflows, however far apart logits are.
+softmax sees: logits that are shifted by a constant get the same probabilities (to rounding). The cut only concerns
+the input of the network, not the gaps: nothing overflows, however far apart logits are.
 
 The loss is not convex in the weights. Its gradient is the one by m of order-preserving scaling, with d_j the gaps and
 P_j the probability of the j largest classes d_j (P_j - 1[rank of the true class <= j]), taken through softplus and the
@@ -35,11 +35,11 @@ from fedassay.summaries.scored import MOST_CLASSES, whole
 HIDDEN = 64
 LARGEST_INPUT = 50.0
 LEAST_FACTOR = 1e-6
-"""The smallest m: below it, classes would be told apart by nothing but rounding."""
+"""Smallest m: below it, classes would be distinguished by nothing but rounding."""
 
 _SEED = 7
 _ONE = math.log(math.expm1(1 - LEAST_FACTOR))
-"""Where softplus, and 1e-6, make one."""
+"""Argument of softplus for which, with 1e-6, it is 1."""
 
 
 class Layers(NamedTuple):
@@ -54,18 +54,18 @@ class Layers(NamedTuple):
 
 
 class Sorted(NamedTuple):
-    """Some rows, classes first and from the largest logit to the smallest: what the network reads, and the gaps."""
+    """Rows of logits, classes first, from the largest logit to the smallest: the network's input, and the gaps."""
 
     x: Floats
     gaps: Floats
 
     def part(self, rows: slice) -> Sorted:
-        """Some of them."""
+        """Return a part of the rows."""
         return Sorted(x=self.x[:, rows], gaps=self.gaps[:, rows])
 
 
 def fedcal_size(classes: int) -> int:
-    """The number of weights.
+    """Return the number of weights.
 
     Examples
     --------
@@ -76,12 +76,12 @@ def fedcal_size(classes: int) -> int:
 
 
 def fedcal_identity(classes: int) -> Floats:
-    """Weights from which a fit starts: the identity map, whatever the hidden layers are.
+    """Return weights from which a fit starts: the identity map, whatever the hidden layers are.
 
     Those are uniform on ±√(3/inputs), from a fixed public stream, so that their units differ from each other; the last
-    layer has no weights yet, and intercepts that make all factors one. Everyone who asks gets the same numbers.
+    layer has no weights yet, and intercepts that make all factors one. Every call returns the same numbers.
     """
-    # The raw stream of a bit generator is fixed for ever, what NumPy makes of it is not.
+    # The raw stream of a bit generator is fixed for ever; the numbers that NumPy derives from it are not.
     bits = np.random.PCG64(_SEED).random_raw(HIDDEN * (classes + HIDDEN))
     uniform = (bits >> np.uint64(11)).astype(np.float64) * 2.0**-52 - 1
     first, second = np.split(uniform, [HIDDEN * classes])
@@ -99,7 +99,7 @@ def fedcal_identity(classes: int) -> Floats:
 
 
 def layers(theta: Floats, classes: int) -> Layers:
-    """The weights by layer; `theta` is not copied."""
+    """Return the weights by layer; `theta` is not copied."""
     sizes = [HIDDEN * classes, HIDDEN, HIDDEN * HIDDEN, HIDDEN, classes * HIDDEN, classes]
     at = [0, *accumulate(sizes)]
     w1, b1, w2, b2, w3, b3 = (theta[i:j] for i, j in pairwise(at))
@@ -109,13 +109,13 @@ def layers(theta: Floats, classes: int) -> Layers:
 
 
 def sorted_rows(falling: Floats) -> Sorted:
-    """What the network reads of logits that are sorted, classes first."""
+    """Return the input of the network for logits that are sorted, classes first."""
     x = np.clip(falling - falling.mean(axis=0), -LARGEST_INPUT, LARGEST_INPUT)
     return Sorted(x=x, gaps=falling_gaps(falling))
 
 
 def _read(of: Layers, x: Floats) -> tuple[Floats, Floats, Floats]:
-    """Both hidden layers, and the last one before softplus."""
+    """Return both hidden layers, and the last one before softplus."""
     first = np.maximum(of.w1 @ x + of.b1[:, None], 0.0)
     second = np.maximum(of.w2 @ first + of.b2[:, None], 0.0)
     return first, second, of.w3 @ second + of.b3[:, None]
@@ -126,7 +126,8 @@ def _factors(last: Floats) -> Floats:
 
 
 def loss_and_gradient(rows: Sorted, rank: Ints, theta: Floats) -> tuple[float, Floats]:
-    """The summed log loss of these rows and its gradient by theta. `rank` is where the true class is, 0 if on top.
+    """Return the summed log loss of these rows and its gradient by theta. `rank` is where the true class is, 0 if on
+    top.
 
     Guarantee: nothing overflows as long as parameters are within ±2^20 and logits too.
     """
@@ -150,7 +151,7 @@ def loss_and_gradient(rows: Sorted, rank: Ints, theta: Floats) -> tuple[float, F
 
 
 def ranked(block: Floats, labels: Ints) -> tuple[Sorted, Ints]:
-    """Rows of logits within bounds, classes first, sorted; and the ranks of their true classes."""
+    """Sort rows of logits within bounds, classes first, and rank their true classes."""
     true = block[labels, np.arange(len(labels))]
     # Among equal logits any rank will do: the gaps between them are 0.
     rank = np.count_nonzero(block > true, axis=0)
@@ -159,7 +160,7 @@ def ranked(block: Floats, labels: Ints) -> tuple[Sorted, Ints]:
 
 @dataclass(frozen=True, kw_only=True)
 class FedCal(LogitMap):
-    """The softmax of logits whose gaps are stretched by factors that a network of 64 and 64 units reads off the row.
+    """Softmax of logits whose gaps are stretched by factors that a network of 64 and 64 units reads off the row.
 
     Guarantee: as for `OrderPreserving`, whatever the weights are: a class whose logit is at least that of another one
     gets at least its probability, and equal logits get equal probabilities, in floating point too.
@@ -191,12 +192,12 @@ class FedCal(LogitMap):
 
     @property
     def width(self) -> int:
-        """See `LogitMap`."""
+        """Number of classes; see `LogitMap`."""
         return self.classes
 
     @classmethod
     def of(cls, theta: Floats, classes: int) -> Self:
-        """See `LogitMap`."""
+        """Build the map; see `LogitMap`."""
         return cls(weights=tuple(theta.tolist()), classes=classes)
 
     def _weights(self, z: Floats) -> Floats:
@@ -205,5 +206,5 @@ class FedCal(LogitMap):
 
     @property
     def keeps_order(self) -> bool:
-        """See `LogitMap`."""
+        """True; see `LogitMap`."""
         return True

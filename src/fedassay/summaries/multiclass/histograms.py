@@ -1,9 +1,9 @@
 """Score histograms of several classes: for ranking one class against the rest, and of classwise probabilities.
 
-How often each class is true, and how often not, per bin of its probability: what binning calibrators are fitted to.
+Counts of how often each class is true, and how often not, per bin of its probability: the data of binning calibrators.
 
 A client may be the protected unit. Then its two histograms of every class are clipped *by itself*, before anything
-leaves it, so that what it can move is bounded however many rows it has.
+leaves it, so that its influence is bounded however many rows it has.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from fedassay.summaries.scored import NumberOfClasses
 
 @dataclass(frozen=True, kw_only=True)
 class ClassHistograms(Checked, Summary[tuple[LabelledHistogram, ...]]):
-    """For each class j a `ScoreHistogram` of p_j, with the rows of class j as positives and all others as negatives.
+    """`ScoreHistogram` of p_j for each class j, with the rows of class j as positives and all others as negatives.
 
     Sensitivity, exact: a row adds to one node per level and class, c times as many as in one histogram. That is the
     price of c rankings; the rest of an evaluation (`ClassStatistics`) does not pay it.
@@ -72,18 +72,18 @@ class ClassHistograms(Checked, Summary[tuple[LabelledHistogram, ...]]):
 
     @property
     def histogram(self) -> ScoreHistogram:
-        """That of one class."""
+        """Histogram of one class."""
         return ScoreHistogram(
             transform=self.transform, height=self.height, widths=tuple(self.widths), reach=self.reach
         )
 
     @property
     def length(self) -> int:
-        """One histogram per class."""
+        """Number of entries: one histogram per class."""
         return self.classes * self.histogram.length
 
     def measure(self, rows: Rows, memory: Memory) -> tuple[Vector, Memory]:
-        """Count. Linear in the rows and classes, constant in memory, one pass."""
+        """Count the rows. Linear in the rows and classes, constant in memory, one pass."""
         grid = self.histogram.grid
         blocks = (block for batch in rows.batches() for block in predicted(batch, self.classes))
         counts = _by_class(
@@ -93,15 +93,15 @@ class ClassHistograms(Checked, Summary[tuple[LabelledHistogram, ...]]):
         return np.concatenate(trees), memory
 
     def sensitivity(self, protection: Protection) -> Sensitivity:
-        """One node per level, class and row."""
+        """Return the sensitivity of one node per level, class and row."""
         return Sensitivity.of_counts(protection, multipliers=(1,) * (len(self.widths) * self.classes))
 
     def read(self, total: Total) -> tuple[LabelledHistogram, ...]:
-        """The histogram of each class."""
+        """Return the histogram of each class."""
         return tuple(self.histogram.read(part) for part in np.split(total, self.classes))
 
 
-# --- how often each class is true ---------------------------------------------------------------------------
+# --- counts of true and other classes -----------------------------------------------------------------------
 
 LEAST_CLIP, MOST_CLIP = 1e-3, 2.0**20
 
@@ -127,16 +127,16 @@ class ClassCounts:
 
     @property
     def bins(self) -> int:
-        """B, uniform on [0, 1]."""
+        """Number of bins B, uniform on [0, 1]."""
         return int(self.positives.shape[1])
 
     @property
     def by_class(self) -> Floats:
-        """The rows of each class."""
+        """Number of rows of each class."""
         return np.asarray(self.positives.sum(axis=1))
 
     def __add__(self, other: ClassCounts) -> ClassCounts:
-        """Those of both, which must be counts of the same bins in the same units."""
+        """Add counts of the same bins in the same units."""
         units = (self.unit_positive, self.unit_negative)
         if self.positives.shape != other.positives.shape or units != (
             other.unit_positive,
@@ -153,7 +153,7 @@ class ClassCounts:
 
 @dataclass(frozen=True, kw_only=True)
 class ProbabilityHistograms(Checked, Summary[ClassCounts]):
-    """For each class j, the rows of class j and all other rows, by bin of p_j.
+    """Counts of the rows of class j and of all other rows, for each class j, by bin of p_j.
 
     Bin m of B = 2^height is [m/B, (m+1)/B), the last one is closed. A logit beyond ±2^20 counts as ±2^20, as in the
     maps. Rows with another number of logits count for nothing; a client without rows sends zeros.
@@ -170,9 +170,9 @@ class ProbabilityHistograms(Checked, Summary[ClassCounts]):
 
     Sensitivity. Plain: exact, a row is in c cells. Clipped: the smaller of two bounds. (1) Vectors lie in a ball of
     radius 1 (jointly) or √(2c), with entries >= 0: one is at most the radius away from zeros, two are at most √2 times
-    that apart. (2) Rows move the unclipped vector by at most √(1/C₊² + (c-1)/C₋²) each, clipping is the projection on
-    a convex set (a ball, or a product of balls), which brings no two points further apart, and rounding changes each
-    entry by less than one.
+    that apart. (2) Rows move the unclipped vector by at most √(1/C₊² + (c-1)/C₋²) each. Clipping is the projection on a
+    convex set (a ball, or a product of balls), which brings no two points further apart. Rounding changes each entry by
+    less than one.
 
     Reference: Private Federated Multiclass Post-Hoc Calibration, Algorithm 1 and Appendices B.1 and B.3. Its algorithm
     lets the server clip the sum, which bounds nothing that one client does; here clients clip.
@@ -213,27 +213,27 @@ class ProbabilityHistograms(Checked, Summary[ClassCounts]):
 
     @property
     def clipped(self) -> bool:
-        """Whether each client bounds its own vector."""
+        """True if each client bounds its own vector."""
         return self.positive_clip > 0
 
     @property
     def additive(self) -> bool:  # type: ignore[override]
-        """Only plain counts: the vector of two clients' rows is clipped once, their own ones twice."""
+        """True for plain counts only: the vector of two clients' rows is clipped once, their own ones twice."""
         return not self.clipped
 
     @property
     def bins(self) -> int:
-        """B."""
+        """Number of bins B."""
         return 1 << self.height
 
     @property
     def length(self) -> int:
-        """Positives by class and bin, then negatives."""
+        """Number of entries: positives by class and bin, then negatives."""
         return 2 * self.classes * self.bins
 
     @property
     def largest(self) -> int:
-        """The whole norm, or all rows of a client, in one entry."""
+        """Largest entry: the whole norm, or all rows of a client, in one entry."""
         return UNITS if self.clipped else LARGEST_ROWS_PER_CLIENT
 
     # --- at the client --------------------------------------------------------------------------------------
@@ -244,7 +244,7 @@ class ProbabilityHistograms(Checked, Summary[ClassCounts]):
         return (self._bounded(counts) if self.clipped else counts).reshape(-1), memory
 
     def _counted(self, rows: Rows) -> Ints:
-        """2 x c x B whole numbers."""
+        """Count rows as 2 x c x B whole numbers."""
         blocks = (block for batch in rows.batches() for block in predicted(_within(batch), self.classes))
         return _by_class(blocks, lambda p: bins_of(p, self.bins), self.bins, self.classes)
 
@@ -255,10 +255,10 @@ class ProbabilityHistograms(Checked, Summary[ClassCounts]):
         whole_units = np.floor(scaled * (UNITS / np.maximum(norms * _MARGIN, 1.0)))
         return np.asarray(whole_units, dtype=np.int64)
 
-    # --- how far a unit moves it ----------------------------------------------------------------------------
+    # --- sensitivity ----------------------------------------------------------------------------------------
 
     def sensitivity(self, protection: Protection) -> Sensitivity:
-        """See the class."""
+        """Return the sensitivity that the class states."""
         if not self.clipped:
             return Sensitivity.of_counts(protection, multipliers=(1,) * self.classes)
         if protection.unit is Unit.CLIENT:
@@ -269,7 +269,7 @@ class ProbabilityHistograms(Checked, Summary[ClassCounts]):
         return Sensitivity(l1=math.sqrt(self.length) * l2, l2=l2)
 
     def _of_clients(self, protection: Protection) -> Sensitivity:
-        """Without a client there are zeros in its place; where it is replaced, two vectors with entries >= 0 differ."""
+        """Bound the change by a client: it is absent (zeros), or replaced (two vectors with entries >= 0 differ)."""
         rows, times = protection.rows_per_unit, 2 if protection.moves_both_ways else 1
         l2 = math.sqrt(times) * min(self._radius, UNITS * rows * math.sqrt(self._row_squared))
         cells = min(self.length, times * rows * self.classes)
@@ -278,18 +278,18 @@ class ProbabilityHistograms(Checked, Summary[ClassCounts]):
 
     @property
     def _radius(self) -> float:
-        """Of the set that clipped vectors lie in."""
+        """Radius of the set that clipped vectors lie in."""
         return UNITS * (1.0 if self.joint else math.sqrt(2 * self.classes))
 
     @property
     def _row_squared(self) -> float:
-        """How far one row moves the unclipped vector, squared: one positive and c - 1 negatives."""
+        """Largest squared move of the unclipped vector by one row: one positive and c - 1 negatives."""
         return 1 / self.positive_clip**2 + (self.classes - 1) / self.negative_clip**2
 
     # --- at the server --------------------------------------------------------------------------------------
 
     def read(self, total: Total) -> ClassCounts:
-        """Counts in rows."""
+        """Return counts in rows."""
         positive, negative = 1.0, 1.0
         if self.clipped:
             positive, negative = self.positive_clip / UNITS, self.negative_clip / UNITS
@@ -314,7 +314,7 @@ def _by_class(blocks: Iterable[Predicted], locate: Callable[[Floats], Ints], bin
 
 
 def _within(batch: Batch) -> Batch:
-    """The batch with its logits cut at their bounds; what `predicted` refuses is left for it to refuse."""
+    """Return the batch with its logits cut at their bounds; what `predicted` refuses is left for it to refuse."""
     z = np.asarray(column(batch, "logits"))
     if z.dtype.kind not in "fiu" or not z.size:
         return batch

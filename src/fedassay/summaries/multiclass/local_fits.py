@@ -1,4 +1,4 @@
-"""A client's own fit of a calibrator, from where the federation stands: what federated averaging takes the mean of.
+"""Local fits of a calibrator, from the current parameters of the federation: federated averaging takes their mean.
 
 What is averaged is called theta, one flat vector for each method: for ``temperature`` the temperature T = 1/s itself,
 as published (the mean of inverse temperatures is another thing, and worse); for the others the parameters of the map.
@@ -6,8 +6,8 @@ as published (the mean of inverse temperatures is another thing, and worse); for
 A client minimises its mean log loss plus (ridge/2)|theta - start|². In a skewed federation many clients hold a few
 rows, all of them right: without the penalty their optimum would be at infinity, and one of them would decide the mean.
 With it a fit moves by at most √(2 loss/ridge), and where the rows say nothing it stays. The start is the mean of the
-round before, so that the penalty slows a fit of several rounds down, but does not bind it to the identity map. Of 1e-4,
-1e-3 and 1e-2, the last one gave the smallest classwise error for temperature, vector and order-preserving scaling of a
+round before. So the penalty slows a fit of several rounds down, but does not bind it to the identity map. Of 1e-4, 1e-3
+and 1e-2, the last one gave the smallest classwise error for temperature, vector and order-preserving scaling of a
 CIFAR-10 model on skewed clients (100, Dirichlet 0.1); on equal clients it did no harm. For the temperature the penalty
 is on s = 1/T, in which the loss is convex.
 
@@ -42,33 +42,33 @@ RIDGE = 1e-2
 ITERATIONS = 50
 
 COLDEST, HOTTEST = 0.1, 10.0
-"""Where local temperatures end: a client whose every row is right would want 0."""
+"""Bounds of local temperatures: a client whose every row is right would want 0."""
 
 LARGEST_UPDATE = 2.0**10
-"""No parameter moves further in one fit: what is averaged in fixed point has a bound."""
+"""Largest move of a parameter in one fit: values averaged in fixed point have a bound."""
 
 EPOCHS, BATCH, RATE = 3, 32, 0.01
 STEEPEST = 10.0
-"""Of networks: passes over the rows, rows per step, and the step for a gradient; longer gradients are cut to this."""
+"""For networks: passes over the rows, rows per step, the step, and the norm to which longer gradients are cut."""
 
 _MOST_NEWTON = 420
-"""Hessians are solved for up to so many parameters; beyond, L-BFGS takes less time."""
+"""Largest number of parameters for which Hessians are solved; beyond, L-BFGS takes less time."""
 
 _SUFFICIENT, _SMALLEST_STEP = 1e-4, 2.0**-30
 _DONE = 1e-10
-"""A step after which the mean loss can fall by no more is the last one: the next would be its square."""
+"""Largest fall of the mean loss at which a step is the last: the next fall would be its square."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Averaged(ParameterSpace):
-    """What is averaged for one method."""
+    """Parameters that are averaged for one method."""
 
     def within(self, theta: Floats) -> Floats:
-        """The nearest parameters that a map may have."""
+        """Return the nearest parameters that a map may have."""
         return np.clip(theta, self.least, self.most)
 
     def map(self, theta: Floats, classes: int) -> LogitMap:
-        """The map with these parameters."""
+        """Return the map with these parameters."""
         return LOGIT_MAPS[self.name].of(1 / theta if self.name == "temperature" else theta, classes)
 
 
@@ -83,13 +83,13 @@ _AVERAGED = (
 )
 
 AVERAGED: Mapping[str, Averaged] = MappingProxyType({one.name: one for one in _AVERAGED})
-"""The methods that can be averaged, by name."""
+"""Methods that can be averaged, by name."""
 
 
 def local_fit(
     method: str, logits: ArrayLike, labels: ArrayLike, theta: Floats, *, ridge: float = RIDGE
 ) -> Floats:
-    """What these rows would make of theta.
+    """Fit theta to these rows.
 
     Guarantee: finite and within the method's bounds (temperatures within [0.1, 10]), at most 2^10 from `theta` in each
     parameter, whatever the rows are; the same rows in the same order give the same numbers. For the convex methods with
@@ -122,7 +122,7 @@ def local_fit(
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class _Point:
-    """The penalised mean loss at theta, with its derivatives."""
+    """Penalised mean loss at theta, with its derivatives."""
 
     theta: Floats
     value: float
@@ -163,7 +163,7 @@ def _optimum(
 
 
 def _newton(point: Callable[[Floats], _Point], start: Floats, bounds: tuple[float, float]) -> Floats:
-    """The minimum of a convex function within bounds, by damped Newton steps, at most 50."""
+    """Find the minimum of a convex function within bounds, by damped Newton steps, at most 50."""
     here = point(start)
     for _ in range(ITERATIONS):
         step = _direction(here, bounds)
@@ -178,7 +178,7 @@ def _newton(point: Callable[[Floats], _Point], start: Floats, bounds: tuple[floa
 
 
 def _direction(here: _Point, bounds: tuple[float, float]) -> Floats:
-    """Newton's step in the parameters that no bound holds: it leads downwards, and at first not out of the bounds."""
+    """Return Newton's step in the parameters that no bound holds: downwards, and at first not out of the bounds."""
     low, high = here.theta <= bounds[0], here.theta >= bounds[1]
     held = (low & (here.gradient > 0)) | (high & (here.gradient < 0))
     # More than rounding can hide: the equations then have a finite solution, however extreme the logits.
@@ -197,7 +197,7 @@ def _direction(here: _Point, bounds: tuple[float, float]) -> Floats:
 def _lower(
     point: Callable[[Floats], _Point], here: _Point, step: Floats, bounds: tuple[float, float]
 ) -> _Point | None:
-    """A point on the way that is sufficiently lower; None if there is none, as at the minimum."""
+    """Return a point on the way that is sufficiently lower; None if there is none, as at the minimum."""
     size = 1.0
     while size >= _SMALLEST_STEP:
         theta = np.clip(here.theta + size * step, *bounds)
@@ -217,7 +217,7 @@ def _lower(
 
 
 def _descended(z: Floats, y: Ints, theta: Floats) -> Floats:
-    """Gradient steps over the rows as they come."""
+    """Take gradient steps over the rows as they come."""
     parts = [ranked(block, y[part]) for part, block in blocks(z)]
     rows = Sorted(
         *(np.concatenate(arrays, axis=1) for arrays in zip(*(one for one, _ in parts), strict=True))

@@ -1,20 +1,20 @@
-"""How a client's log loss changes with the temperature, on a public grid: all that temperature scaling needs, at once.
+"""Log loss of a client as a function of the temperature, on a public grid: all that temperature scaling needs, at once.
 
 With L(s) the log loss of softmax(s z), the curve of some rows is L(s) - L(1) on a grid of inverse temperatures s. All
 are convex in s; the curve of all rows, the sum of all curves, is lowest where the pooled temperature is.
 
-Privacy asks that no curve is longer than one. Only its shape matters, so the mean over the grid is taken off, and with
-it most of the length. Making a client's curve shorter leaves its lowest point where it is: the
-client loses weight, and says the same. Clipping a client's *temperature*, as federated averaging does, moves what it
-says.
+Privacy requires that no curve is longer than one. Only its shape matters, so the mean over the grid is taken off, and
+with it most of the length. Making a client's curve shorter leaves its lowest point where it is: the client loses
+weight, and its answer stays the same. Clipping a client's *temperature*, as federated averaging does, moves its answer.
 
-A profile is what one client's rows say about a temperature and about shifts of the classes, in one vector of norm at
-most one.
+A profile is the evidence of one client's rows about a temperature and about shifts of the classes, in one vector of
+norm at most one.
 
-Two things, each bounded by itself: the direction of the client's loss curve (`LossCurves`), and its moments by class,
-the means of p - e_y (how much too probable a class is) and of p(1 - p) (how far a shift of the class's logit moves it).
-Moments are made shorter together, so that the client loses weight and still asks for the same shift: clipping the
-excess alone would make shifts shorter than anybody wants them. Noise for a vector of norm one covers all.
+It has two parts, each bounded by itself: the direction of the client's loss curve (`LossCurves`), and its moments by
+class. These are the means of p - e_y (how much too probable a class is) and of p(1 - p) (how far a shift of the class's
+logit moves it). Moments are made shorter together, so that the client loses weight and still asks for the same shift:
+clipping the excess alone would make shifts shorter than any client wants them. Noise for a vector of norm one covers
+all.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ from fedassay.summaries.scored import NumberOfClasses, RowsPerClient
 MOST_POINTS = 256
 FEWEST_BITS, MOST_BITS = 4, 24
 UNITS = 1 << MOST_BITS
-"""Whole numbers per unit of norm, at most: rounding takes less than one of them from an entry."""
+"""Largest number of whole numbers per unit of norm: rounding takes less than one of them from an entry."""
 
 Bound = Literal["none", "client", "row"]
 NONE: Final = "none"
@@ -60,18 +60,18 @@ CLIENT: Final = "client"
 ROW: Final = "row"
 
 ROW_NORM = 2.0
-"""A row's curve may be as long as one that is two nats everywhere; few rows say more than that."""
+"""Largest norm of a row's curve, that of a curve of two nats everywhere; few rows have more."""
 
 _MARGIN = 1 + 2.0**-40
-"""Curves are made a little shorter than the bound: more than what floating point can get wrong."""
+"""Factor by which curves are made shorter than the bound: more than what floating point can get wrong."""
 
 _ROUNDING = 1e-12
-"""In nats per row: a mean curve within this is what rounding makes of none, and has no direction."""
+"""Rounding error of a mean curve, in nats per row: a curve within this has no direction."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Curves:
-    """The sum of all curves, on the grid.
+    """Sum of all curves, on the grid.
 
     Exact ones come with the number of `rows` and the derivatives by log s, first and second. Of bounded ones there are
     only `losses`, less their mean over the grid, in units in which the curve of a client (or a row, see `LossCurves`)
@@ -99,7 +99,7 @@ class LossCurves(Checked, Summary[Curves]):
         many it has and however much it would gain. ``row``: each row's curve is cut to a norm of two nats per point.
     full_rows : a client with fewer rows than this counts for less.
     bits : bounded curves are in units of 2^-bits of the largest norm.
-    most_rows : for ``row``, rows that a client can have: entries are at most so many units of norm.
+    most_rows : for ``row``, rows that a client can have: entries are at most this many units of norm.
 
     Bounded curves are rounded toward zero, so that no norm grows: those of clients to units of 2^-bits; those of rows
     to 2^-24, after which sums are exact, and the sum of a client to 2^-bits.
@@ -142,21 +142,21 @@ class LossCurves(Checked, Summary[Curves]):
 
     @property
     def length(self) -> int:
-        """One number for each point; for exact sums limbs, of three numbers each, and the rows."""
+        """Number of entries: one for each point; for exact sums limbs, of three numbers each, and the rows."""
         return 1 + 3 * SUMS.limbs * len(self.grid) if self.bound == NONE else len(self.grid)
 
     @property
     def units(self) -> int:
-        """Of bounded curves: whole numbers per unit of norm."""
+        """Whole numbers per unit of norm, for bounded curves."""
         return 1 << self.bits
 
     @property
     def largest(self) -> int:
-        """A limb; or the largest norm, times the rows of a client where each has one."""
+        """Largest entry: a limb; or the largest norm, times the rows of a client where each has one."""
         return {NONE: super().largest, CLIENT: self.units, ROW: self.units * self.most_rows}[self.bound]
 
     def measure(self, rows: Rows, memory: Memory) -> tuple[Vector, Memory]:
-        """Linear in the rows and the grid, constant in memory; zeros without rows."""
+        """Sum the curves. Linear in the rows and the grid, constant in memory; zeros without rows."""
         batches = logits_of(rows, self.classes)
         if self.bound == ROW:
             fine = np.zeros(len(self.grid), dtype=np.int64)
@@ -173,7 +173,7 @@ class LossCurves(Checked, Summary[Curves]):
         return np.trunc(direction * self.units).astype(np.int64), memory
 
     def _sums(self, logits: NDArray[Any], labels: NDArray[Any]) -> Floats:
-        """The sums of L(s) - L(1), s L'(s) and s L'(s) + s² L''(s) over these rows."""
+        """Return the sums of L(s) - L(1), s L'(s) and s L'(s) + s² L''(s) over these rows."""
         grid = np.array(self.grid)
         order = 2 if self.bound == NONE else 1
         at = [loss_sums("temperature", logits, labels, [s], order=order) for s in (1.0, *grid)]
@@ -183,7 +183,8 @@ class LossCurves(Checked, Summary[Curves]):
         return np.stack([losses, first, first + grid**2 * second])
 
     def _of_rows(self, logits: NDArray[Any], labels: NDArray[Any]) -> Vector:
-        """The sum of the curves of single rows, each cut to a norm of one (`ROW_NORM` nats per point) and rounded.
+        """Return the sum of the curves of single rows, each cut to a norm of one (`ROW_NORM` nats per point) and
+        rounded.
 
         Rows are rounded one by one: sums of whole numbers are exact in any order, so that a row moves them by its own
         curve and nothing else.
@@ -199,7 +200,7 @@ class LossCurves(Checked, Summary[Curves]):
         return total
 
     def sensitivity(self, protection: Protection) -> Sensitivity:
-        """See the class."""
+        """Return the sensitivity that the class states."""
         if self.bound == NONE:
             return UNBOUNDED
         if self.bound == CLIENT:
@@ -210,7 +211,7 @@ class LossCurves(Checked, Summary[Curves]):
         return Sensitivity(l1=norm * math.sqrt(len(self.grid)), l2=norm)
 
     def read(self, total: Total) -> Curves:
-        """The sum of the curves."""
+        """Return the sum of the curves."""
         grid = np.array(self.grid)
         if self.bound != NONE:
             losses = np.asarray(total, dtype=np.float64) / self.units
@@ -221,12 +222,12 @@ class LossCurves(Checked, Summary[Curves]):
 
 
 def _level(curves: Floats) -> Floats:
-    """Curves without their mean over the grid."""
+    """Return curves without their mean over the grid."""
     return np.asarray(curves - curves.mean(axis=-1, keepdims=True))
 
 
 def _direction(curve: Floats) -> Floats:
-    """A curve of norm one, a little less; zero stays zero, and so does what is zero but for rounding."""
+    """Return a curve of norm one, a little less; zero stays zero, and so does what is zero but for rounding."""
     largest = float(np.abs(curve).max())
     if not largest > _ROUNDING:
         return np.zeros_like(curve)
@@ -235,12 +236,12 @@ def _direction(curve: Floats) -> Floats:
 
 
 def _toward_zero(fine: Vector, bits: int) -> Vector:
-    """Whole numbers divided by 2^bits, rounded toward zero."""
+    """Divide whole numbers by 2^bits, rounding toward zero."""
     return np.asarray(np.sign(fine) * (np.abs(fine) >> bits))
 
 
 def _row_curves(z: Floats, labels: NDArray[np.int64], grid: Floats) -> Floats:
-    """L(s) - L(1) of each row of a block (classes first), rows x points."""
+    """Return L(s) - L(1) of each row of a block (classes first), rows x points."""
     z = z - z[labels, np.arange(len(labels))]
     top = z.max(axis=0)
     away = z - top
@@ -254,14 +255,14 @@ def _row_curves(z: Floats, labels: NDArray[np.int64], grid: Floats) -> Floats:
 
 
 PARTS = (0.5, 0.5)
-"""Of the squared norm: for the curve and for the moments."""
+"""Parts of the squared norm: for the curve and for the moments."""
 
 LARGEST_MOMENTS = 0.05
-"""The norm to which moments are clipped: classes that are 1 % too probable matter."""
+"""Norm to which moments are clipped: classes that are 1 % too probable matter."""
 
 SPREAD_WEIGHT = 0.5
-"""Of p(1 - p) beside p - e_y. It is only needed as a mean over classes, in which noise averages out, so that it may
-have more of it than the excess, and leave more of the norm to that."""
+"""Weight of p(1 - p) relative to p - e_y. It is only needed as a mean over classes, in which noise averages out, so
+that it may have more of it than the excess, and leave more of the norm to that."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -281,7 +282,7 @@ class Profiles:
 
 @dataclass(frozen=True, kw_only=True)
 class ClientProfiles(Checked, Summary[Profiles]):
-    """The profile of each client, added up.
+    """Profile of each client, added up.
 
     Parameters
     ----------
@@ -295,7 +296,7 @@ class ClientProfiles(Checked, Summary[Profiles]):
     With w = min(1, rows/`full_rows`) and m the means of p - e_y and 0.5·p(1 - p), by class: √0.5·w·(direction of the
     curve), √0.5·w·m/max(|m|, 0.05), in units of 2^-24, rounded toward zero.
 
-    Sensitivity: both parts have norms of at most √0.5, so the vector is at most 1 away from that of a client without
+    Sensitivity: both parts have norms of at most √0.5. So the vector is at most 1 away from that of a client without
     rows, which is zero, and at most 2 from any other. At which temperature a client looks does not change that.
 
     Examples
@@ -324,21 +325,21 @@ class ClientProfiles(Checked, Summary[Profiles]):
 
     @property
     def curves(self) -> LossCurves:
-        """The part about the temperature."""
+        """Summary of the part about the temperature."""
         return LossCurves(classes=self.classes, grid=tuple(self.grid), bound=CLIENT, full_rows=self.full_rows)
 
     @property
     def length(self) -> int:
-        """The curve, and two for each class."""
+        """Number of entries: the curve, and two for each class."""
         return len(self.grid) + 2 * self.classes
 
     @property
     def largest(self) -> int:
-        """The norm."""
+        """Largest entry: the norm."""
         return UNITS
 
     def measure(self, rows: Rows, memory: Memory) -> tuple[Vector, Memory]:
-        """Two passes over the rows, linear in them, constant in memory; zeros without rows."""
+        """Sum the profiles in two passes over the rows, linear in them, constant in memory; zeros without rows."""
         direction = self.curves.measure(rows, {})[0] / UNITS
         own = self.grid[int(np.argmin(direction))] if direction.any() else 1.0
         through = Temperature(inverse_temperature=self.at or min(1.0, own), classes=self.classes)
@@ -355,11 +356,11 @@ class ClientProfiles(Checked, Summary[Profiles]):
         return np.trunc(vector * (UNITS * _BELOW)).astype(np.int64), memory
 
     def sensitivity(self, protection: Protection) -> Sensitivity:
-        """See the class."""
+        """Return the sensitivity that the class states."""
         return client_sensitivity(protection, norm=UNITS, length=self.length)
 
     def read(self, total: Total) -> Profiles:
-        """The three sums."""
+        """Return the three sums."""
         values = np.asarray(total, dtype=np.float64)
         ends = [len(self.grid), len(self.grid) + self.classes]
         a, b = (1 / (UNITS * math.sqrt(part)) for part in PARTS)
@@ -374,4 +375,4 @@ class ClientProfiles(Checked, Summary[Profiles]):
 
 
 _BELOW = 1 - 2.0**-40
-"""A little less than the norm: more than what floating point can get wrong."""
+"""Factor that makes vectors a little shorter than the norm: more than what floating point can get wrong."""

@@ -1,4 +1,4 @@
-"""Log losses of scaled logits, with their derivatives, summed over rows: what a client computes to fit a calibrator.
+"""Log losses of scaled logits, with their derivatives, summed over rows: a client's computation to fit a calibrator.
 
 For a row with logits z of c classes and the true class y, the loss is log Σ_k exp(u_k) - u_y, with
 
@@ -35,7 +35,7 @@ from fedassay.summaries.maps import LARGEST_PARAMETER
 
 LARGEST_LOGIT = 2.0**20
 LEAST_SLOPE = 1e-6
-"""The smallest m of order-preserving scaling: below it, classes would be told apart by nothing but rounding."""
+"""Smallest m of order-preserving scaling: below it, classes would be distinguished by nothing but rounding."""
 
 _BLOCK = 1 << 17
 """Numbers per block: few calls for many rows, in memory that stays near the processor."""
@@ -43,18 +43,18 @@ _BLOCK = 1 << 17
 _LANES = 64
 
 _SAFE = 300.0
-"""Exponents up to here need no shift: neither exp(300) times any number of classes nor exp(-300) leaves float64."""
+"""Largest exponent that needs no shift: neither exp(300) times any number of classes nor exp(-300) leaves float64."""
 
 _SAFE_ROUGHLY = 40.0
-"""The same in float32, for products with squares of logits too."""
+"""Largest exponent that needs no shift in float32, for products with squares of logits too."""
 
 _SMALL = 1000.0
-"""Logits up to here need no centring: their squares are right to 1e-10."""
+"""Largest logit that needs no centring: its squares are right to 1e-10."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class LossSums:
-    """Rows, and the sums over them of the loss, its gradient and (for order 2) its Hessian, by theta."""
+    """Number of rows, and the sums over them of the loss, its gradient and (for order 2) its Hessian, by theta."""
 
     rows: int
     loss: float
@@ -63,7 +63,7 @@ class LossSums:
 
 
 class Block(NamedTuple):
-    """Some rows: logits (rows x classes, within bounds), classes, and the largest absolute value of a logit.
+    """Block of rows: logits (rows x classes, within bounds), classes, and the largest absolute value of a logit.
 
     `space` has the shape of the logits and may be written into: that saves asking for memory again for each block.
     `rough` sums may be computed in float32.
@@ -82,7 +82,7 @@ OfBlock = tuple[float, Floats, Floats | None]
 
 @dataclass(frozen=True, kw_only=True)
 class ParameterSpace:
-    """The parameters of a family of maps: how many for so many classes, where they start, and where they must stay."""
+    """Parameters of a family of maps: their number for a number of classes, their start, and their bounds."""
 
     name: str
     size: Callable[[int], int]
@@ -93,7 +93,7 @@ class ParameterSpace:
     most: float = LARGEST_PARAMETER
 
     def checked(self, theta: Iterable[float], classes: int) -> tuple[float, ...]:
-        """The parameters as floats, if there are as many as there must be, and within bounds."""
+        """Return the parameters as floats, if their number is right and they are within bounds."""
         found, size = tuple(float(number) for number in theta), self.size(classes)
         if len(found) != size:
             raise UsageError(
@@ -108,10 +108,10 @@ class ParameterSpace:
 
 @dataclass(frozen=True, kw_only=True)
 class Family(ParameterSpace):
-    """A family of maps, and what rows say about its parameters."""
+    """Family of maps, with the loss of rows as a function of its parameters."""
 
     of_block: Callable[[Block, Floats, int], OfBlock]
-    """From rows, theta and the order."""
+    """Function from rows, theta and the order."""
 
 
 def loss_sums(
@@ -123,7 +123,7 @@ def loss_sums(
     order: int = 2,
     rough: bool = False,
 ) -> LossSums:
-    """The sums over these rows, at this theta.
+    """Return the sums over these rows, at this theta.
 
     Guarantee: no number overflows as long as parameters are within ±2^20. Edge cases: no rows are
     zeros; float32 logits are used as they are, and summed in float64.
@@ -161,16 +161,16 @@ def loss_sums(
 
 
 def blocks(logits: ArrayLike) -> Iterator[tuple[slice, Floats]]:
-    """Rows and their logits, within bounds, classes first: what runs over classes then runs over vectors of rows."""
+    """Yield rows and their logits, within bounds, classes first: loops over classes then run over vectors of rows."""
     z = _matrix(logits)
     for part in parts(z, _BLOCK):
         yield part, np.array(_bounded(z[part])[0].T, dtype=np.float64, order="C")
 
 
 def padded(z: Floats) -> Floats:
-    """A block, classes first, with columns of zeros after the last row, up to a multiple of 64.
+    """Pad a block, classes first, with columns of zeros after the last row, up to a multiple of 64.
 
-    What is computed of a row must not depend on the others, not in its last bit: bits decide bins, and a row that moved
+    The result for a row must not depend on the others, not in its last bit: bits decide bins, and a row that moved
     others into other bins would move a total without bound. Matrix products treat the last few columns of a block by
     themselves, and sums over the classes of a single column run in another order; of whole multiples of 64 columns they
     treat all alike.
@@ -197,7 +197,7 @@ def _matrix(logits: ArrayLike) -> NDArray[Any]:
 
 
 def _bounded(z: NDArray[Any]) -> tuple[NDArray[Any], float]:
-    """The block itself, cut at the bounds if anything is beyond them, and its largest absolute value."""
+    """Return the block itself, cut at the bounds if anything is beyond them, and its largest absolute value."""
     largest = max(float(z.max()), -float(z.min()))
     if largest <= LARGEST_LOGIT:
         return z, largest
@@ -209,7 +209,7 @@ def _bounded(z: NDArray[Any]) -> tuple[NDArray[Any], float]:
 
 
 def _temperature(rows: Block, theta: Floats, order: int) -> OfBlock:
-    """Σ log Σ exp(s z) - s z_y; the derivatives are the mean of z under p, less z_y, and its variance.
+    """Compute Σ log Σ exp(s z) - s z_y; the derivatives are the mean of z under p, less z_y, and its variance.
 
     Rough sums are made in float32, but for those over rows.
     """
@@ -240,7 +240,7 @@ def _temperature(rows: Block, theta: Floats, order: int) -> OfBlock:
 
 
 def _residuals(u: Floats, y: Ints) -> tuple[float, Floats, Floats]:
-    """The summed loss, p and p - e_y of blocks with classes first."""
+    """Return the summed loss, p and p - e_y of blocks with classes first."""
     at = y * u.shape[1] + np.arange(u.shape[1])
     u = u - np.take(u, at)
     top = u.max(axis=0)
@@ -311,14 +311,14 @@ def _order_preserving(rows: Block, theta: Floats, order: int) -> OfBlock:
 
 
 def falling_gaps(falling: Floats) -> Floats:
-    """y_i - y_{i+1} of columns that fall, and 0 for the last."""
+    """Return y_i - y_{i+1} of columns that fall, and 0 for the last."""
     gaps = np.zeros_like(falling)
     np.subtract(falling[:-1], falling[1:], out=gaps[:-1])
     return gaps
 
 
 def suffix_sums(w: Floats) -> Floats:
-    """U w: for each entry the sum of it and of those below it."""
+    """Compute U w: for each entry the sum of it and of those below it."""
     return np.asarray(np.cumsum(w[::-1], axis=0)[::-1])
 
 
@@ -351,4 +351,4 @@ FAMILIES: Mapping[str, Family] = MappingProxyType(
         )
     }
 )
-"""The families of maps by name."""
+"""Families of maps by name."""

@@ -1,4 +1,4 @@
-"""What a calibrator changes, row by row: the same rows before and after, so that what makes rows hard cancels."""
+"""Changes by a calibrator, row by row: the same rows before and after, so that what makes rows hard cancels."""
 
 from __future__ import annotations
 
@@ -44,8 +44,8 @@ from fedassay.summaries.scored import NumberOfClasses, RowsPerClient
 COUNTS: Mapping[str, float] = MappingProxyType({"rows": 0.5, "wrong": 0.25})
 CHANGES: Mapping[str, float] = MappingProxyType({"loss": 1.0, "brier": 1.0, "correct": 2.0})
 POWERS = 0.25
-"""What each number of a row weighs under noise. Squares and cubes, which weigh `POWERS`, only serve standard errors;
-rows and wrong ones only say whether there are enough. The accuracy has to be known to about 1 %, the losses to a few
+"""Weights of the numbers of a row under noise. Squares and cubes, which weigh `POWERS`, only serve standard errors;
+rows and wrong rows only show whether there are enough. The accuracy has to be known to about 1 %, the losses to a few
 per cent of their bound, hence its weight."""
 
 MOST_DIGITS = 8
@@ -54,7 +54,7 @@ LEAST_BOUND = 1e-6
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Change:
-    """The sums over rows of a change, of its square and, if it was asked for, of its cube.
+    """Sums over rows of a change, of its square and, if requested, of its cube.
 
     A row counts at most ±`bound`.
     """
@@ -67,7 +67,7 @@ class Change:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class ChangeTotals:
-    """What `MapChanges` says: rows, those that the model itself has wrong, and changes (after less before) by name."""
+    """Totals of `MapChanges`: rows, those that the model itself has wrong, and changes (after less before) by name."""
 
     rows: ScaledTotals
     wrong: ScaledTotals
@@ -76,18 +76,18 @@ class ChangeTotals:
 
 @dataclass(frozen=True, kw_only=True)
 class MapChanges(Checked, Summary[ChangeTotals]):
-    """Sums over rows of what a map changes: the log loss, the Brier score, and whether the row is right.
+    """Sums over rows of the changes by a map: of the log loss, the Brier score, and whether the row is right.
 
     Each change d, after less before, is cut at its bound and divided by it: c in [-1, 1]. Numbers are rounded toward
-    zero to whole multiples of 2^-(bits·digits)/weight and written as `digits` signed digits of `bits` bits, the highest
-    first, each of them a vector of its own: the sums of the digits are exact and additive. A map that keeps the order
-    of classes makes no row right or wrong: there the change of ``correct`` is not measured.
+    zero to whole multiples of 2^-(bits·digits)/weight. They are written as `digits` signed digits of `bits` bits, the
+    highest first, each of them a vector of its own: the sums of the digits are exact and additive. A map that keeps the
+    order of classes makes no row right or wrong: there the change of ``correct`` is not measured.
 
     Parameters
     ----------
     classes : c, public. Rows with another number of logits count for nothing.
     kind, theta : of the map (`LOGIT_MAPS`).
-    loss_bound, brier_bound : what the change of a row counts at most. By default the largest that there is, so that
+    loss_bound, brier_bound : the most that the change of a row counts. By default the largest that there is, so that
         nothing is cut.
     moments : 2 for changes and squares, 3 for cubes too.
     bits, digits, most_rows : as in `ClassStatistics`. Without noise 10 and 7: a map that changes every loss by 1e-5 has
@@ -134,36 +134,36 @@ class MapChanges(Checked, Summary[ChangeTotals]):
 
     @property
     def map(self) -> LogitMap:
-        """What rows are seen through."""
+        """Map through which rows are seen."""
         made = carried_map(self.kind, self.theta, self.classes)
         assert made is not None
         return made
 
     @property
     def _bounds(self) -> dict[str, float]:
-        """The changes that are measured, and what a row counts at most."""
+        """Changes that are measured, and the most that a row counts."""
         losses = {"loss": self.loss_bound, "brier": self.brier_bound}
         return losses if self.map.keeps_order else {**losses, "correct": 1.0}
 
     @property
     def _weights(self) -> Floats:
-        """Of the numbers of a row, in the order of the vector."""
+        """Weights of the numbers of a row, in the order of the vector."""
         powers = [POWERS] * (self.moments - 1)
         changes = [weight for name in self._bounds for weight in (CHANGES[name], *powers)]
         return np.array([*COUNTS.values(), *changes])
 
     @property
     def length(self) -> int:
-        """The numbers of all digits."""
+        """Number of entries of all digits."""
         return self.digits * len(self._weights)
 
     @property
     def largest(self) -> int:
-        """All rows of a client at their largest in the entry with the largest weight."""
+        """Largest entry: all rows of a client at their largest in the entry with the largest weight."""
         return self.most_rows << (self.bits + 1)
 
     def measure(self, rows: Rows, memory: Memory) -> tuple[Vector, Memory]:
-        """Add up. Linear in the rows, constant in memory, one pass."""
+        """Add up the changes. Linear in the rows, constant in memory, one pass."""
         through, weights = self.map, self._weights
         totals = np.zeros((self.digits, len(weights)), dtype=np.int64)
         for batch in rows.batches():
@@ -174,7 +174,7 @@ class MapChanges(Checked, Summary[ChangeTotals]):
         return totals.reshape(-1), memory
 
     def _numbers(self, before: Predicted, after: Predicted) -> Floats:
-        """One line for each number, in [-1, 1]; one column per row."""
+        """Return one line for each number, in [-1, 1]; one column per row."""
         right, (loss, brier) = right_of(before), losses_of(before)
         new_loss, new_brier = losses_of(after)
         changes = {
@@ -191,7 +191,7 @@ class MapChanges(Checked, Summary[ChangeTotals]):
         return Digits(bits=self.bits, digits=self.digits)
 
     def sensitivity(self, protection: Protection) -> Sensitivity:
-        """What r rows can add, or r rows in the place of others can move (see the class)."""
+        """Return the sensitivity: what r rows can add, or r rows in the place of others can move (see the class)."""
         w, cubes = np.array([CHANGES[name] for name in self._bounds]), self.moments - 2
         added = self._weights
         norms = [(float(added.sum()), float((added**2).sum()))]
@@ -208,7 +208,7 @@ class MapChanges(Checked, Summary[ChangeTotals]):
         )
 
     def read(self, total: Total) -> ChangeTotals:
-        """The sums by name, in nats, in units of the Brier score, and in rows."""
+        """Return the sums by name, in nats, in units of the Brier score, and in rows."""
         digits = np.asarray(total, dtype=np.float64).reshape(self.digits, -1)
         scales = self._digits.scales
         values, factor, finest = scales @ digits, float((scales**2).sum()), float(scales[-1])

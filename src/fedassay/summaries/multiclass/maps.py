@@ -1,4 +1,4 @@
-"""The maps by kind, how they are read from JSON, and the probabilities that logits stand for through them."""
+"""Multiclass maps by kind, their reading from JSON, and the probabilities that logits stand for through them."""
 
 from __future__ import annotations
 
@@ -44,11 +44,11 @@ LOGIT_MAPS: Mapping[str, type[LogitMap]] = MappingProxyType(
         )
     }
 )
-"""The maps by the name of their family."""
+"""Maps by the name of their family."""
 
 
 def logit_map_from_json(content: object) -> LogitMap:
-    """The map that `to_json` was called on; anything else is refused with a sentence.
+    """Return the map that `to_json` was called on; anything else is refused with a sentence.
 
     Examples
     --------
@@ -62,7 +62,7 @@ def logit_map_from_json(content: object) -> LogitMap:
 
 
 def carried_theta(kind: str, theta: tuple[float, ...], classes: int) -> tuple[float, ...]:
-    """The numbers as floats, if they make a map of this kind; both are empty for the model as it is."""
+    """Return the numbers as floats, if they make a map of this kind; both are empty for the model as it is."""
     if not kind and not theta:
         return ()
     if not isinstance(kind, str) or kind not in LOGIT_MAPS:
@@ -74,7 +74,7 @@ def carried_theta(kind: str, theta: tuple[float, ...], classes: int) -> tuple[fl
 
 @lru_cache(maxsize=8)
 def carried_map(kind: str, theta: tuple[float, ...], classes: int) -> LogitMap | None:
-    """The map with these fields, None for the model as it is.
+    """Return the map with these fields, None for the model as it is.
 
     Examples
     --------
@@ -104,7 +104,7 @@ FEWEST_CLASSES = 2
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Predicted:
-    """Some rows: `p` has one line per class and one column per row, `y` the true and `top` the most probable class."""
+    """Block of rows: `p` has a line per class and a column per row, `y` the true and `top` the most probable class."""
 
     p: Floats
     y: Ints
@@ -112,25 +112,25 @@ class Predicted:
 
     @property
     def of_truth(self) -> Floats:
-        """The probability of the true class."""
+        """Probability of the true class."""
         return np.asarray(self.p[self.y, np.arange(len(self.y))])
 
     @property
     def confidence(self) -> Floats:
-        """The probability of the most probable class."""
+        """Probability of the most probable class."""
         return np.asarray(self.p[self.top, np.arange(len(self.y))])
 
 
 def checked_classes(classes: int) -> int:
-    """The number of classes, if it is one."""
+    """Return the number of classes, if it is valid."""
     return whole(classes, what="classes", least=FEWEST_CLASSES, most=MOST_CLASSES)
 
 
 def logits_of(rows: Rows, classes: int) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
-    """Logits and true classes, batch by batch.
+    """Yield logits and true classes, batch by batch.
 
     Rows with another number of logits, another model's, count for nothing: whether a client refuses is seen, and must
-    not say that it has rows. If they are all that there is, the total has no rows.
+    not reveal that it has rows. If they are all that there is, the total has no rows.
     """
     for batch in rows.batches():
         logits = checked_logits(column(batch, "logits"))
@@ -139,12 +139,12 @@ def logits_of(rows: Rows, classes: int) -> Iterator[tuple[NDArray[Any], NDArray[
 
 
 def predicted(batch: Batch, classes: int, through: LogitMap | None = None) -> Iterator[Predicted]:
-    """The rows of a batch in blocks, as the model says or `through` a map. Ties for the most probable class go to the
-    first. Where a map keeps the order of classes, the most probable one is the model's, even if rounding makes others
-    as probable. The blocks do not depend on the map.
+    """Yield the rows of a batch in blocks, as the model gives them or `through` a map. Ties for the most probable class
+    go to the first. Where a map keeps the order of classes, the most probable one is the model's, even if rounding
+    makes others as probable. The blocks do not depend on the map.
 
     Rows with another number of logits, another model's, count for nothing: whether a client refuses is seen, and must
-    not say that it has rows. If they are all that there is, the total has no rows. What the data layer does not let
+    not reveal that it has rows. If they are all that there is, the total has no rows. What the data layer does not let
     pass, classes without a logit, NaN and infinite logits, is a `DataError`.
 
     Examples

@@ -1,10 +1,10 @@
 """Maps that scale logits and take the softmax: one factor, one for each class, a matrix, one for each rank.
 
-What a multiclass calibrator does to logits: a map from logits to probabilities.
+A multiclass calibrator is a map from logits to probabilities.
 
-A map is plain numbers: it is written to JSON and read back bit for bit, and applying it executes no code from the
-file. Finite logits of any size become probabilities that add up to one; a logit beyond ±2^20 counts as ±2^20, in
-predictions as in fits. Every map is determined by its kind, the number of classes and `theta`.
+A map is made of plain numbers: it is written to JSON and read back bit for bit, and applying it executes no code from
+the file. Finite logits of any size become probabilities that add up to one; a logit beyond ±2^20 counts as ±2^20,
+in predictions as in fits. Every map is determined by its kind, the number of classes and `theta`.
 """
 
 from __future__ import annotations
@@ -23,39 +23,39 @@ from fedassay.summaries.maps import PlainMap, numbers
 from fedassay.summaries.multiclass.losses import LEAST_SLOPE, blocks, falling_gaps, padded, suffix_sums
 from fedassay.summaries.scored import MOST_CLASSES, whole
 
-# --- what a multiclass calibrator does to logits ------------------------------------------------------------
+# --- multiclass calibration maps ----------------------------------------------------------------------------
 
 
 class LogitMap(PlainMap, ABC):
-    """A function from logits to probabilities. A field `classes` is their number, the others are its parameters."""
+    """Function from logits to probabilities. A field `classes` is their number, the others are its parameters."""
 
     @property
     @abstractmethod
     def width(self) -> int:
-        """c, the number of classes."""
+        """Number of classes, c."""
 
     @property
     def theta(self) -> Floats:
-        """The parameters in the order of the fields, as in `summaries.multiclass.losses`."""
+        """Parameters in the order of the fields, as in `summaries.multiclass.losses`."""
         parameters = [np.ravel(value) for name, value in self._fields().items() if name != "classes"]
         return np.concatenate(parameters, dtype=np.float64)
 
     @classmethod
     @abstractmethod
     def of(cls, theta: Floats, classes: int) -> Self:
-        """The map with these parameters."""
+        """Build the map with these parameters."""
 
     @property
     def keeps_order(self) -> bool:
-        """Whether it surely leaves the classes of each row in their order, so that no accuracy is lost or won."""
+        """True if the map surely keeps the order of the classes of each row, so that no accuracy is lost or won."""
         return False
 
     @abstractmethod
     def _weights(self, z: Floats) -> Floats:
-        """What the probabilities of a block are proportional to (classes first); the largest of each row is one."""
+        """Return multiples of the probabilities of a block (classes first); the largest of each row is one."""
 
     def predict_proba(self, logits: ArrayLike) -> Floats:
-        """Calibrated probabilities, n x c, one row for each row of logits.
+        """Compute calibrated probabilities, n x c, one row for each row of logits.
 
         Raises `DataError` for another number of classes, and for logits that are NaN or infinite.
         """
@@ -70,7 +70,7 @@ class LogitMap(PlainMap, ABC):
 
 
 def as_many(what: str, given: Any, classes: int) -> None:
-    """Refuse unless there is one for each class."""
+    """Raise unless there is one for each class."""
     if len(given) != classes:
         raise UsageError(f"map: got {len(given)} {what} for {classes} classes, expected one for each.")
 
@@ -91,7 +91,7 @@ def stretched(z: Floats, factors: Callable[[Floats], Floats]) -> Floats:
     order = np.argsort(-z, axis=0)
     falling = np.take_along_axis(z, order, axis=0)
     u = suffix_sums(falling_gaps(falling) * factors(falling))
-    # Exponential functions are exact to a digit, not monotone to the last one: what would rise is held down.
+    # Exponential functions are exact to a digit, not monotone to the last digit: what would rise is held down.
     e = np.minimum.accumulate(np.exp(u - u[0]), axis=0)
     back = np.empty_like(e)
     np.put_along_axis(back, order, e, axis=0)
@@ -125,12 +125,12 @@ class Temperature(LogitMap):
 
     @property
     def width(self) -> int:
-        """See `LogitMap`."""
+        """Number of classes; see `LogitMap`."""
         return self.classes
 
     @classmethod
     def of(cls, theta: Floats, classes: int) -> Self:
-        """See `LogitMap`."""
+        """Build the map; see `LogitMap`."""
         return cls(inverse_temperature=float(theta[0]), classes=classes)
 
     def _weights(self, z: Floats) -> Floats:
@@ -138,7 +138,7 @@ class Temperature(LogitMap):
 
     @property
     def keeps_order(self) -> bool:
-        """See `LogitMap`."""
+        """True for a positive inverse temperature; see `LogitMap`."""
         return self.inverse_temperature > 0
 
 
@@ -168,12 +168,12 @@ class VectorScaling(LogitMap):
 
     @property
     def width(self) -> int:
-        """See `LogitMap`."""
+        """Number of classes; see `LogitMap`."""
         return len(self.slopes)
 
     @classmethod
     def of(cls, theta: Floats, classes: int) -> Self:
-        """See `LogitMap`."""
+        """Build the map; see `LogitMap`."""
         slopes, intercepts = np.split(theta, 2)
         return cls(slopes=tuple(slopes.tolist()), intercepts=tuple(intercepts.tolist()))
 
@@ -212,12 +212,12 @@ class MatrixScaling(LogitMap):
 
     @property
     def width(self) -> int:
-        """See `LogitMap`."""
+        """Number of classes; see `LogitMap`."""
         return len(self.intercepts)
 
     @classmethod
     def of(cls, theta: Floats, classes: int) -> Self:
-        """See `LogitMap`."""
+        """Build the map; see `LogitMap`."""
         rows = theta[: classes**2].reshape(classes, classes)
         return cls(weights=tuple(map(tuple, rows.tolist())), intercepts=tuple(theta[classes**2 :].tolist()))
 
@@ -227,10 +227,10 @@ class MatrixScaling(LogitMap):
 
 @dataclass(frozen=True, kw_only=True)
 class OrderPreserving(LogitMap):
-    """The softmax of logits whose gaps, from the largest to the smallest, are stretched by one factor for each rank.
+    """Softmax of logits whose gaps, from the largest to the smallest, are stretched by one factor for each rank.
 
-    Guarantee: whatever the factors are (all at least 1e-6), a class whose logit is at least that of another one gets
-    at least its probability, and equal logits get equal probabilities, in floating point too: no ranking changes.
+    Guarantee: whatever the factors are (all at least 1e-6), no ranking changes. A class whose logit is at least that of
+    another class gets at least its probability, and equal logits get equal probabilities, in floating point too.
     Different logits can get equal probabilities if floating point cannot tell them apart (far below the largest, or
     closer than 1e-16).
 
@@ -254,12 +254,12 @@ class OrderPreserving(LogitMap):
 
     @property
     def width(self) -> int:
-        """See `LogitMap`."""
+        """Number of classes; see `LogitMap`."""
         return len(self.slopes)
 
     @classmethod
     def of(cls, theta: Floats, classes: int) -> Self:
-        """See `LogitMap`."""
+        """Build the map; see `LogitMap`."""
         return cls(slopes=tuple(theta.tolist()))
 
     def _weights(self, z: Floats) -> Floats:
@@ -267,5 +267,5 @@ class OrderPreserving(LogitMap):
 
     @property
     def keeps_order(self) -> bool:
-        """See `LogitMap`."""
+        """True; see `LogitMap`."""
         return True

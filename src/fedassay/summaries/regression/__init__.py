@@ -1,1 +1,1 @@
-"""Linear, logistic and other smooth regressions: what clients say about a step, an optimum, its spread."""
+"""Summaries of linear, logistic and other smooth regressions: answers about a step, an optimum, its spread."""

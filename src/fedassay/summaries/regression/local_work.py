@@ -1,4 +1,4 @@
-"""What a client does in one round of federated averaging: some steps over rows that it has not used before.
+"""Work of a client in one round of federated averaging: some steps over rows that it has not used before.
 
 With E steps of size η from θ, over rows (or small batches of them) 1, .., E,
 
@@ -59,7 +59,7 @@ class LocalSteps:
 
     @classmethod
     def deal(cls, rows: Design, steps: int) -> LocalSteps:
-        """Deal the rows of one client in turn to at most so many steps, as evenly as can be.
+        """Deal the rows of one client in turn to at most this many steps, as evenly as can be.
 
         Examples
         --------
@@ -77,16 +77,16 @@ class LocalSteps:
 
     @property
     def share(self) -> Floats:
-        """The rows of a step, sharing one."""
+        """Share of each row in its step, which add up to one; zeros for a step without rows."""
         return np.asarray(self.weight / np.maximum(self.weight.sum(axis=-1, keepdims=True), 1.0))
 
     @property
     def count(self) -> Floats:
-        """E: how many steps there are."""
+        """Number of steps, E."""
         return np.asarray((self.weight.sum(axis=-1) > 0).sum(axis=-1), dtype=np.float64)
 
     def step(self, place: int) -> Design:
-        """The rows of one step."""
+        """Return the rows of one step."""
         return Design(
             x=self.rows.x[..., place, :, :],
             y=self.rows.y[..., place, :],
@@ -96,7 +96,7 @@ class LocalSteps:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Work:
-    """What came of it: the mean gradient, the mean Hessian at θ, c_i (zero unless it is ``corrected``), and E."""
+    """Result of the work: the mean gradient, the mean Hessian at θ, c_i (zero unless it is ``corrected``), and E."""
 
     gradient: Floats
     hessian: Floats
@@ -107,7 +107,7 @@ class Work:
 def local_work(
     loss: SmoothLoss, theta: Floats, dealt: LocalSteps, *, step: float, local: str = CORRECTED
 ) -> Work:
-    """The steps of one client, or of many at once (leading axes); zeros where there are no rows.
+    """Take the steps of one client, or of many at once (leading axes); zeros where there are no rows.
 
     Examples
     --------
@@ -158,7 +158,7 @@ def _walked(loss: SmoothLoss, theta: Floats, dealt: LocalSteps, *, step: float) 
 
 @dataclass(frozen=True, kw_only=True)
 class RoundFields(AtTheta):
-    """Where a round starts and how clients work in it.
+    """Start of a round, and the way clients work in it.
 
     Parameters
     ----------
@@ -166,7 +166,8 @@ class RoundFields(AtTheta):
     step : η, of each local step.
     local_steps : the most that a client does. It deals the rows of a round to as many steps.
     local : ``corrected``, ``fixed`` or ``published``, see `local_work`.
-    visits : in how many rounds a client will take part. It uses the same part of its rows in each, at least one row.
+    visits : the number of rounds in which a client will take part. It uses the same part of its rows in each, at least
+        one row.
     weights, per : clients weigh (their rows)/`per`, or 1/`per` each.
     seed : of the order in which clients go through their rows; public. None: as they are stored.
     """
@@ -180,11 +181,11 @@ class RoundFields(AtTheta):
     seed: Annotated[int, Interval(ge=0, le=(1 << 63) - 1)] | None = None
 
     def weight(self, rows: int) -> float:
-        """Of a client with so many rows."""
+        """Return the weight of a client with this many rows."""
         return (rows if self.weights == BY_ROWS else float(rows > 0)) / self.per
 
     def worked(self, rows: Rows, memory: Memory) -> tuple[Work, Design, Turn]:
-        """The client's part of the round, the rows it used, and its turn with what it has to remember."""
+        """Return the client's part of the round, the rows it used, and its turn with what it has to remember."""
         turn = Turn.next(
             _count(rows, self.features), self.visits, self.seed, memory, salt=lambda: _salt(rows)
         )
@@ -197,7 +198,7 @@ class RoundFields(AtTheta):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Turn:
-    """Which rows are next: places among the client's rows, and how often it has been through all of them."""
+    """Rows that are next: places among the client's rows, and the number of times it has been through all of them."""
 
     rows: int
     places: NDArray[np.int64]
@@ -214,7 +215,7 @@ class Turn:
         *,
         salt: Callable[[], int] = lambda: 0,
     ) -> Turn:
-        """The rows of this visit. A part at the end that is too short is left out, and a new pass begins.
+        """Choose the rows of this visit. A part at the end that is too short is left out, and a new pass begins.
 
         `salt` makes the orders of clients differ, if a new one is due: where files are sorted alike, the same order for
         all would bring rows together that are alike.
@@ -244,7 +245,7 @@ def _permuted(rows: int, seed: int, passes: int, salt: int) -> NDArray[np.int64]
 
 
 def _salt(rows: Rows) -> int:
-    """A number that clients with other rows have other ones of."""
+    """Return a number that differs between clients with different rows."""
     found = 0
     for batch in rows.batches():
         found = zlib.crc32(np.ascontiguousarray(column(batch, "target")).tobytes(), found)
@@ -260,7 +261,7 @@ def _count(rows: Rows, features: int) -> int:
 
 
 def _picked(rows: Rows, places: NDArray[np.int64], standard: Standard) -> Batch:
-    """The rows at these places, in this order."""
+    """Return the rows at these places, in this order."""
     found: dict[str, list[NDArray[Any]]] = {role: [] for role in standard.columns}
     order, start = [], 0
     for batch in rows.batches():

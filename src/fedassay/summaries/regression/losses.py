@@ -1,4 +1,4 @@
-"""The losses that regressions minimise, with their derivatives, for one row or many at once.
+"""Losses that regressions minimise, with their derivatives, for one row or many at once.
 
 Arrays may have any leading axes (replications, clients): the last axis of `theta` holds parameters, the last two of
 `x` are rows and features. What is summed over rows is therefore the same code in a federation and in a simulation of a
@@ -36,7 +36,7 @@ class Design:
 
     @classmethod
     def of(cls, x: object, y: object, offset: object = None) -> Design:
-        """From arrays or lists; without an offset it is zero."""
+        """Build a design from arrays or lists; without an offset it is zero."""
         rows = np.asarray(x, dtype=np.float64)
         target = np.asarray(y, dtype=np.float64)
         added = np.zeros_like(target) if offset is None else np.asarray(offset, dtype=np.float64)
@@ -44,16 +44,16 @@ class Design:
 
     @property
     def rows(self) -> int:
-        """How many rows there are (in each of the leading axes)."""
+        """Number of rows (in each of the leading axes)."""
         return int(self.x.shape[-2])
 
     @property
     def features(self) -> int:
-        """How many features each row has."""
+        """Number of features of each row."""
         return int(self.x.shape[-1])
 
     def take(self, index: object) -> Design:
-        """The rows at these places."""
+        """Return the rows at these places."""
         return Design(x=self.x[..., index, :], y=self.y[..., index], offset=self.offset[..., index])  # type: ignore[index]
 
 
@@ -66,42 +66,42 @@ class SmoothLoss(ABC):
 
     name: ClassVar[str]
     standardises: ClassVar[bool] = False
-    """Whether features may be shifted and scaled, and parameters translated back: where only x·theta matters."""
+    """True if features may be shifted and scaled, and parameters translated back: where only x·theta matters."""
     quadratic: ClassVar[bool] = False
-    """Whether the loss is a parabola in the parameters."""
+    """True if the loss is a parabola in the parameters."""
 
     def parameters(self, features: int) -> int:
-        """How many parameters there are; as many as features, by default."""
+        """Return the number of parameters; as many as features, by default."""
         return features
 
     def problem(self, y: Floats) -> str | None:
-        """What is wrong with these targets, in words that complete "target: got ..", or None."""
+        """Describe what is wrong with these targets, in words that complete "target: got ..", or return None."""
         return None
 
     @abstractmethod
     def losses(self, theta: Floats, rows: Design) -> Floats:
-        """The loss of each row: (.., rows)."""
+        """Return the loss of each row: (.., rows)."""
 
     @abstractmethod
     def gradients(self, theta: Floats, rows: Design) -> Floats:
-        """By the parameters, of each row: (.., rows, parameters)."""
+        """Return the derivatives by the parameters, of each row: (.., rows, parameters)."""
 
     @abstractmethod
     def hessians(self, theta: Floats, rows: Design) -> Floats:
-        """Second derivatives, of each row: (.., rows, parameters, parameters)."""
+        """Return the second derivatives, of each row: (.., rows, parameters, parameters)."""
 
-    # What is needed of many rows, without a matrix for each where that can be had.
+    # Sums over many rows, without a matrix for each row where that is possible.
 
     def gradient_sum(self, theta: Floats, rows: Design, weight: Floats) -> Floats:
-        """Gradients, weighted and summed over rows: (.., parameters)."""
+        """Sum gradients, weighted, over rows: (.., parameters)."""
         return np.asarray(np.einsum("...n,...np->...p", weight, self.gradients(theta, rows)))
 
     def hessian_sum(self, theta: Floats, rows: Design, weight: Floats) -> Floats:
-        """Hessians, weighted and summed over rows: (.., parameters, parameters)."""
+        """Sum Hessians, weighted, over rows: (.., parameters, parameters)."""
         return np.asarray(np.einsum("...n,...npq->...pq", weight, self.hessians(theta, rows)))
 
     def hessian_products(self, theta: Floats, rows: Design, weight: Floats, vector: Floats) -> Floats:
-        """The weighted sum of Hessians, times a vector: (.., parameters)."""
+        """Return the weighted sum of Hessians, times a vector: (.., parameters)."""
         return np.asarray((self.hessian_sum(theta, rows, weight) @ vector[..., None])[..., 0])
 
 
@@ -115,19 +115,19 @@ class IndexLoss(SmoothLoss):
 
     @abstractmethod
     def value(self, u: Floats, y: Floats) -> Floats:
-        """The loss."""
+        """Return the loss."""
 
     @abstractmethod
     def first(self, u: Floats, y: Floats) -> Floats:
-        """Its derivative by u."""
+        """Return the derivative of the loss by u."""
 
     @abstractmethod
     def second(self, u: Floats, y: Floats) -> Floats:
-        """Its second derivative by u."""
+        """Return the second derivative of the loss by u."""
 
     @staticmethod
     def index(theta: Floats, rows: Design) -> Floats:
-        """u, for each row."""
+        """Return u, for each row."""
         return np.asarray((rows.x @ theta[..., None])[..., 0] + rows.offset)
 
     def losses(self, theta: Floats, rows: Design) -> Floats:
@@ -197,7 +197,7 @@ class LogLoss(IndexLoss):
     name: ClassVar[str] = "logistic"
 
     def problem(self, y: Floats) -> str | None:
-        """Labels are 0 and 1."""
+        """Describe a label other than 0 and 1, or return None."""
         other = y[(y != 0) & (y != 1)]
         return f"{other[0]:g}, expected 0 or 1 in every row" if other.size else None
 
@@ -215,13 +215,13 @@ class LogLoss(IndexLoss):
 
 
 LOSSES: Mapping[str, SmoothLoss] = {loss.name: loss for loss in (SquaredError(), LogLoss())}
-"""What every site knows by name."""
+"""Losses that every site knows by name."""
 
 _LENT: dict[str, SmoothLoss] = {}
 
 
 def loss_of(name: str) -> SmoothLoss:
-    """The loss of this name: one that every site knows, or one that this process has lent.
+    """Return the loss of this name: one that every site knows, or one that this process has lent.
 
     Examples
     --------
@@ -237,7 +237,7 @@ def loss_of(name: str) -> SmoothLoss:
 
 @contextmanager
 def lent(loss: SmoothLoss) -> Iterator[str]:
-    """Make a loss of one's own known in this process, under its name, as long as the block lasts."""
+    """Make a custom loss known in this process, under its name, as long as the block lasts."""
     if LOSSES.get(loss.name) is loss:
         yield loss.name
         return

@@ -1,4 +1,4 @@
-"""Means and standard deviations of features and target over all rows: what a common scale is made of.
+"""Means and standard deviations of features and target over all rows, from which a common scale is made.
 
 Features on a common scale, and the way back: fits are stable and steps need no tuning, results are as asked for.
 
@@ -45,15 +45,15 @@ Features = Annotated[int, Interval(ge=0, le=MOST_FEATURES)]
 
 @dataclass(frozen=True, kw_only=True)
 class Standard(Checked):
-    """How rows of `features` numbers become rows of a design: shifted, scaled, with a 1 in front for the intercept.
+    """Map from rows of `features` numbers to rows of a design: shifted, scaled, with a 1 in front for the intercept.
 
     Parameters
     ----------
     features : f, public. Rows with another number count for nothing.
     centres, scales : m and d, one for each feature; empty for 0 and 1.
-    intercept : whether the first parameter is one. Without it nothing is shifted.
+    intercept : True if the first parameter is an intercept. Without it nothing is shifted.
     target_centre, target_scale : c and s; other than 0 and 1 only for linear regression.
-    offset : whether rows have an offset. In linear regression it is taken off the target.
+    offset : True if rows have an offset. In linear regression it is taken off the target.
 
     Examples
     --------
@@ -88,16 +88,16 @@ class Standard(Checked):
 
     @property
     def parameters(self) -> int:
-        """How many parameters there are, the intercept included."""
+        """Number of parameters, the intercept included."""
         return self.features + int(self.intercept)
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The roles of the columns that are read."""
+        """Roles of the columns that are read."""
         return ("features", "target", "offset") if self.offset else ("features", "target")
 
     def design(self, batch: Batch, *, linear: bool = False) -> Design:
-        """The rows of a batch; none if they have another number of features."""
+        """Return the rows of a batch; none if they have another number of features."""
         x = np.asarray(column(batch, "features"), dtype=np.float64)
         y = np.asarray(column(batch, "target"), dtype=np.float64)
         added = np.asarray(column(batch, "offset"), dtype=np.float64) if self.offset else np.zeros(len(y))
@@ -113,7 +113,7 @@ class Standard(Checked):
 
     @property
     def matrix(self) -> Floats:
-        """The linear part of the way back: covariances C become matrix·C·matrixᵀ."""
+        """Linear part of the way back: covariances C become matrix·C·matrixᵀ."""
         first = int(self.intercept)
         matrix = np.zeros((self.parameters, self.parameters))
         places = np.arange(self.features)
@@ -124,7 +124,7 @@ class Standard(Checked):
         return matrix
 
     def back(self, theta: Floats) -> Floats:
-        """Parameters in the units of the data."""
+        """Return parameters in the units of the data."""
         shift = np.zeros(self.parameters)
         shift[0] = self.target_centre  # zero where there is no intercept
         return np.asarray(self.matrix @ theta + shift)
@@ -135,7 +135,7 @@ LARGEST_THETA = 2.0**40
 
 @dataclass(frozen=True, kw_only=True)
 class AtTheta(Standard):
-    """A question about a regression at public parameters; the fields of `Standard` say how rows are scaled.
+    """Question about a regression at public parameters; the fields of `Standard` define how rows are scaled.
 
     Parameters
     ----------
@@ -156,23 +156,23 @@ class AtTheta(Standard):
 
     @classmethod
     def of(cls, standard: Standard, **others: Any) -> Self:
-        """For rows as this standard makes them."""
+        """Build a question for rows as this standard makes them."""
         return cls(**{field.name: getattr(standard, field.name) for field in fields(Standard)}, **others)
 
     @property
     def loss(self) -> SmoothLoss:
-        """What is summed."""
+        """Loss that is summed."""
         return loss_of(self.model)
 
     def rows_of(self, batch: Batch) -> Design:
-        """The rows of a batch as the model takes them."""
+        """Return the rows of a batch as the model takes them."""
         return self.design(batch, linear=self.model == SquaredError.name)
 
 
 # --- means and standard deviations of features and target over all rows -------------------------------------
 
 LARGEST_VALUE = 2.0**64
-"""Features and targets are cut at this: 1.8e19, above nanoseconds since 1970."""
+"""Bound at which features and targets are cut: 1.8e19, above nanoseconds since 1970."""
 
 _FIXED = FixedPoint(limbs=13, point=224)
 _ROUNDED = 2.0**-40
@@ -181,7 +181,7 @@ _COUNTS = 5
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Moments:
-    """What all rows have in common.
+    """Moments of all rows.
 
     `clients` have rows; `constant_targets` of them have only one value of the target. `not_binary` rows have a target
     other than 0 and 1. `cut` clients have numbers beyond ±2^64, which counted as ±2^64. `means` and `deviations` are
@@ -202,12 +202,12 @@ class Moments:
 
 @dataclass(frozen=True, kw_only=True)
 class RegressionMoments(WithoutNoise, Checked, Summary[Moments]):
-    """Rows, and the sums and sums of squares of each feature and of the target.
+    """Number of rows, and the sums and sums of squares of each feature and of the target.
 
     Parameters
     ----------
     features : f, public. Rows with another number of features count for nothing.
-    less_offset : whether the offset is taken off the target first, as in linear regression.
+    less_offset : True if the offset is taken off the target first, as in linear regression.
 
     Guarantee: means and deviations are right to about 1e-10 of the deviation, or 1e-16 of the mean if that is more,
     however rows are spread over clients. Squares do not cancel: each client sums differences to a value among its own,
@@ -227,16 +227,16 @@ class RegressionMoments(WithoutNoise, Checked, Summary[Moments]):
 
     @property
     def columns(self) -> tuple[str, ...]:  # type: ignore[override]
-        """Features and target, and the offset if it is taken off."""
+        """Columns of features and target, and the offset if it is taken off."""
         return ("features", "target", "offset") if self.less_offset else ("features", "target")
 
     @property
     def length(self) -> int:
-        """Five counts, and two numbers for each feature and the target."""
+        """Number of entries: five counts, and two numbers for each feature and the target."""
         return _COUNTS + 2 * _FIXED.limbs * (self.features + 1)
 
     def measure(self, rows: Rows, memory: Memory) -> tuple[Vector, Memory]:
-        """One pass, constant in memory; zeros without rows."""
+        """Sum in one pass, constant in memory; zeros without rows."""
         running = [_Running() for _ in range(self.features + 1)]
         count = other = 0
         cut, seen = False, _Running()
@@ -253,7 +253,7 @@ class RegressionMoments(WithoutNoise, Checked, Summary[Moments]):
         return np.concatenate([np.array(counts, dtype=np.int64), _FIXED.write_exactly(numbers)]), memory
 
     def _values(self, batch: Batch) -> tuple[Floats, Floats]:
-        """Features with the target as the last column, and the target as it is."""
+        """Return features with the target as the last column, and the target as it is."""
         x = np.asarray(column(batch, "features"), dtype=np.float64)
         y = np.asarray(column(batch, "target"), dtype=np.float64)
         if x.ndim != 2 or x.shape[1] != self.features:
@@ -265,7 +265,7 @@ class RegressionMoments(WithoutNoise, Checked, Summary[Moments]):
         return np.concatenate([x, left[:, None]], axis=1), y
 
     def read(self, total: Total) -> Moments:
-        """Means and deviations of all rows; 0 without rows."""
+        """Return means and deviations of all rows; 0 without rows."""
         rows, clients, constant, other, cut = (int(count) for count in total[:_COUNTS])
         numbers = _FIXED.read_exactly(total[_COUNTS:])
         means, deviations = _moments(rows, numbers[: self.features + 1], numbers[self.features + 1 :])
@@ -284,7 +284,7 @@ class RegressionMoments(WithoutNoise, Checked, Summary[Moments]):
 
 @dataclass(kw_only=True)
 class _Running:
-    """Σx and Σx² of a column: differences to one of its values are summed in floating point, the rest is exact."""
+    """Sums Σx and Σx² of a column: differences to one of its values are summed in floating point, the rest is exact."""
 
     rows: int = 0
     origin: float = 0.0
@@ -316,7 +316,8 @@ def _moments(rows: int, sums: Sequence[Fraction], squares: Sequence[Fraction]) -
 
 
 def standard_from(moments: Moments, *, intercept: bool, linear: bool, offset: bool) -> Standard:
-    """The common scale that these moments make: standard deviations about means, or about 0 without an intercept.
+    """Return the common scale that these moments make: standard deviations about means, or about 0 without an
+    intercept.
 
     For linear regression the target is shifted and scaled likewise. Columns that do not vary keep their scale.
 

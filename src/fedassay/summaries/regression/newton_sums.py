@@ -1,7 +1,7 @@
-"""What a client says about a regression: its loss and the loss's derivatives, summed, at public parameters.
+"""Answers of a client about a regression: its loss and the loss's derivatives, summed, at public parameters.
 
 Sums over clients are those of the pooled rows: a solver that sees only them finds the pooled fit, however differently
-clients are made up, and the outer products of gradients give it errors that do not trust the model.
+clients are made up. The outer products of gradients give it errors that do not trust the model.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ BY_ROW: Final = "rows"
 BY_CLIENT: Final = "clients"
 
 LARGEST_INPUT = 2.0**32
-"""Of features and targets on the common scale. With scales from all rows none of 2^62 rows can be beyond."""
+"""Largest feature or target on the common scale. With scales from all rows none of 2^62 rows can be beyond."""
 
 LARGEST_SUM = 2.0**75
 
@@ -80,18 +80,18 @@ class NewtonSums(WithoutNoise, AtTheta, Summary[DerivativeSums]):  # type: ignor
 
     @property
     def _parts(self) -> tuple[int, ...]:
-        """How many numbers the loss, the gradient, the Hessian and the meat have."""
+        """Numbers of entries of the loss, the gradient, the Hessian and the meat."""
         p = len(self.theta)
         triangle = p * (p + 1) // 2
         return 1, p, triangle * (self.order == 2), triangle * (self.meat != NO_MEAT)
 
     @property
     def length(self) -> int:
-        """Three counts, the loss, the gradient, and upper triangles of what else was asked for."""
+        """Number of entries: three counts, the loss, the gradient, and upper triangles of what else was requested."""
         return _COUNTS + _FIXED.limbs * sum(self._parts)
 
     def measure(self, rows: Rows, memory: Memory) -> tuple[Vector, Memory]:
-        """Sum over batches, write down; zeros without rows. Linear in the rows, constant in memory."""
+        """Sum over batches and write down the sums; zeros without rows. Linear in the rows, constant in memory."""
         count, cut, total = 0, False, np.zeros(sum(self._parts))
         for batch in rows.batches():
             design, beyond = self._cut(batch)
@@ -115,7 +115,7 @@ class NewtonSums(WithoutNoise, AtTheta, Summary[DerivativeSums]):  # type: ignor
         return Design(x=x, y=y, offset=offset), beyond
 
     def _sums(self, design: Design) -> Floats:
-        """Of one batch; the meat of clients, which follows from the gradients of all batches, is left at zero."""
+        """Sum over one batch; the meat of clients, which follows from all batches' gradients, is left at zero."""
         loss, theta, weight = self.loss, np.array(self.theta), np.ones(design.rows)
         value = np.array([loss.losses(theta, design).sum()])
         hessian = meat = np.zeros(0)
@@ -129,7 +129,7 @@ class NewtonSums(WithoutNoise, AtTheta, Summary[DerivativeSums]):  # type: ignor
         return np.concatenate([value, loss.gradient_sum(theta, design, weight), hessian, meat])
 
     def read(self, total: Total) -> DerivativeSums:
-        """The sums of all rows, correctly rounded to a few units in the last place."""
+        """Return the sums of all rows, correctly rounded to a few units in the last place."""
         rows, clients, cut = (int(count) for count in total[:_COUNTS])
         ends = np.cumsum(self._parts)[:-1]
         loss, gradient, hessian, meat = np.split(_FIXED.read(total[_COUNTS:]), ends)
@@ -146,12 +146,12 @@ class NewtonSums(WithoutNoise, AtTheta, Summary[DerivativeSums]):  # type: ignor
 
 
 def upper_triangle(matrix: Floats) -> Floats:
-    """The entries on and above the diagonal, row by row."""
+    """Return the entries on and above the diagonal, row by row."""
     return np.asarray(matrix[np.triu_indices(len(matrix))])
 
 
 def symmetric(upper: Floats, p: int) -> Floats:
-    """The symmetric matrix that has these entries on and above its diagonal."""
+    """Return the symmetric matrix that has these entries on and above its diagonal."""
     matrix = np.zeros((p, p))
     matrix[np.triu_indices(p)] = upper
     return np.asarray(matrix + np.triu(matrix, 1).T)

@@ -1,4 +1,4 @@
-"""What clients say in one round of federated averaging: their weighted mean gradients and Hessians, added up.
+"""Answers of clients in one round of federated averaging: their weighted mean gradients and Hessians, added up.
 
 Under noise for whole clients a part of a round is one vector of norm at most one. A client's mean gradient g is
 shortened to the norm C, g' = g·min(1, C/|g|). What rounds then average is no longer the gradient of the loss, and
@@ -6,7 +6,7 @@ intervals must know it: where |g| > C the derivative of g' by the parameters is
 
     (C/|g|) (I - g gᵀ/|g|²) H,
 
-H being the client's mean Hessian. That matrix is sent beside g', shortened to a public norm of its own.
+H being the client's mean Hessian. That matrix is sent in addition to g', shortened to a public norm of its own.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from fedassay.summaries.regression.losses import Design
 from fedassay.summaries.regression.newton_sums import symmetric
 
 LARGEST_ENTRY = 2.0**50
-"""Of a client's weighted mean gradient or Hessian; what is beyond is cut, and an iterate that led there diverges."""
+"""Largest entry of a client's weighted mean gradient or Hessian; larger ones are cut: their iterates diverge."""
 
 _FIXED = FixedPoint(limbs=4, point=64)
 _COUNTS = 4
@@ -34,7 +34,8 @@ _COUNTS = 4
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class RoundSums:
-    """Sums over the clients of a round: who had rows, their local steps, how many began their rows again, rows used.
+    """Sums over the clients of a round: clients with rows, their local steps, those that began their rows again, rows
+    used.
 
     `gradient`, `hessian` and `drift` are weighted sums of what `local_work` found.
     """
@@ -50,11 +51,11 @@ class RoundSums:
 
 @dataclass(frozen=True, kw_only=True)
 class RegressionRound(WithoutNoise, RoundFields, Summary[RoundSums]):  # type: ignore[override] # columns
-    """One round. See `RoundFields` for its parameters.
+    """Summary of one round. See `RoundFields` for its parameters.
 
     Parameters
     ----------
-    remembers : whether clients also add up the gradients of single rows, for `ClientSpread`.
+    remembers : True if clients also add up the gradients of single rows, for `ClientSpread`.
 
     Guarantee: sums are exact but for the rounding of each client's numbers to 2^-64, and cut at ±2^50 each.
     Sensitivity: none that is finite in practice; under noise `ClippedRound` is asked for.
@@ -66,12 +67,12 @@ class RegressionRound(WithoutNoise, RoundFields, Summary[RoundSums]):  # type: i
 
     @property
     def length(self) -> int:
-        """Four counts, the gradient, the drift, and the Hessian's upper triangle."""
+        """Number of entries: four counts, the gradient, the drift, and the Hessian's upper triangle."""
         p = len(self.theta)
         return _COUNTS + _FIXED.limbs * (2 * p + p * (p + 1) // 2)
 
     def measure(self, rows: Rows, memory: Memory) -> tuple[Vector, Memory]:
-        """Zeros without rows. The rows of the round are worked on; the others are only counted."""
+        """Work on the rows of the round; the others are only counted. Zeros without rows."""
         work, used, turn = self.worked(rows, memory)
         kept, p = turn.memory, len(self.theta)
         with np.errstate(all="ignore"):
@@ -83,7 +84,7 @@ class RegressionRound(WithoutNoise, RoundFields, Summary[RoundSums]):  # type: i
         return np.concatenate([counts, _FIXED.write(numbers)]).astype(np.int64), kept
 
     def read(self, total: Total) -> RoundSums:
-        """The sums."""
+        """Return the sums."""
         p = len(self.theta)
         clients, steps, again, rows = (int(count) for count in total[:_COUNTS])
         gradient, drift, upper = np.split(_FIXED.read(total[_COUNTS:]), [p, 2 * p])
@@ -99,7 +100,7 @@ class RegressionRound(WithoutNoise, RoundFields, Summary[RoundSums]):  # type: i
 
 
 def _remembered(asked: RegressionRound, used: Design, rows: int, memory: Memory) -> Memory:
-    """The sums of one row's gradient at theta, and of its square, that `ClientSpread` reads (Algorithm 2)."""
+    """Return the sums of one row's gradient at theta, and of its square, that `ClientSpread` reads (Algorithm 2)."""
     p = len(asked.theta)
     # Rounds of another question, with other parameters, are forgotten.
     before = memory if np.shape(memory.get("gradient", 0.0)) == (p,) else {}
@@ -118,7 +119,7 @@ def _remembered(asked: RegressionRound, used: Design, rows: int, memory: Memory)
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class SpreadSums:
-    """Σ w² S/m, the spread of gradients within clients, and Σ w² ḡ ḡᵀ, how clients differ; over `clients` with both."""
+    """Spread of gradients within clients, Σ w² S/m, and between them, Σ w² ḡ ḡᵀ; over `clients` with both."""
 
     within: Floats
     between: Floats
@@ -127,7 +128,7 @@ class SpreadSums:
 
 @dataclass(frozen=True, kw_only=True)
 class ClientSpread(WithoutNoise, Checked, Summary[SpreadSums]):
-    """What each client remembers of its gradients, added up at the end: for the separated plug-in.
+    """Sums over clients of the gradients that each remembers, at the end: for the separated plug-in.
 
     With S_i the covariance of one row's gradient at client i and ḡ_i its mean, over the rounds it took part in:
     Σ_i w_i² S_i/m_i and Σ_i w_i² ḡ_i ḡ_iᵀ, m_i being the rows of a visit (as published, one for each step). Rows are
@@ -141,11 +142,11 @@ class ClientSpread(WithoutNoise, Checked, Summary[SpreadSums]):
 
     @property
     def length(self) -> int:
-        """A count, and two upper triangles."""
+        """Number of entries: a count, and two upper triangles."""
         return 1 + _FIXED.limbs * self.parameters * (self.parameters + 1)
 
     def measure(self, rows: Rows, memory: Memory) -> tuple[Vector, Memory]:
-        """Zeros for a client that was in no round."""
+        """Write down the remembered sums; zeros for a client that was in no round."""
         p, taken = self.parameters, int(memory.get("taken", 0))
         if not taken or np.shape(memory["gradient"]) != (p,):
             return np.zeros(self.length, dtype=np.int64), memory
@@ -157,14 +158,14 @@ class ClientSpread(WithoutNoise, Checked, Summary[SpreadSums]):
         return np.concatenate([[1], _FIXED.write(numbers)]).astype(np.int64), memory
 
     def read(self, total: Total) -> SpreadSums:
-        """The sums."""
+        """Return the sums."""
         within, between = np.split(_FIXED.read(total[1:]), 2)
         p = self.parameters
         return SpreadSums(within=symmetric(within, p), between=symmetric(between, p), clients=int(total[0]))
 
 
 def _within(numbers: Floats) -> Floats:
-    """Numbers that can be written down; what is none is as large as they get."""
+    """Return numbers that can be written down; what is no number becomes the largest."""
     return np.clip(np.nan_to_num(numbers, nan=LARGEST_ENTRY), -LARGEST_ENTRY, LARGEST_ENTRY)
 
 
@@ -174,13 +175,13 @@ UNITS = 1 << 24
 """Whole numbers per unit of norm: rounding takes less than one of them from an entry."""
 
 SLOPES = 0.3
-"""Of the squared norm: for the derivative."""
+"""Part of the squared norm for the derivative."""
 
 _NORMS = (math.sqrt(1 - SLOPES), math.sqrt(SLOPES))
-"""Of the gradient and of its derivative."""
+"""Norms of the gradient and of its derivative."""
 
 _BELOW = 1 - 2.0**-40
-"""A little less than the norm: more than what floating point can get wrong."""
+"""Factor that makes vectors a little shorter than the norm: more than what floating point can get wrong."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -197,7 +198,7 @@ class ClippedSums:
 
 @dataclass(frozen=True, kw_only=True)
 class ClippedRound(RoundFields, Summary[ClippedSums]):  # type: ignore[override] # columns
-    """One round under noise. See `RoundFields`; clients take one step, and each weighs the same.
+    """Summary of one round under noise. See `RoundFields`; clients take one step, and each weighs the same.
 
     Parameters
     ----------
@@ -206,7 +207,7 @@ class ClippedRound(RoundFields, Summary[ClippedSums]):  # type: ignore[override]
 
     Sent are √0.7·g'/C and √0.3·(derivative)/(its clip), in units of 2^-24, rounded toward zero.
 
-    Sensitivity: both parts have norms of at most √0.7 and √0.3, so the vector is at most 1 away from that of a client
+    Sensitivity: both parts have norms of at most √0.7 and √0.3. So the vector is at most 1 away from that of a client
     without rows, which is zero, and at most 2 from any other.
     """
 
@@ -218,17 +219,17 @@ class ClippedRound(RoundFields, Summary[ClippedSums]):  # type: ignore[override]
 
     @property
     def length(self) -> int:
-        """The gradient, and its derivative."""
+        """Number of entries: the gradient, and its derivative."""
         p = len(self.theta)
         return p + p * p
 
     @property
     def largest(self) -> int:
-        """The norm."""
+        """Largest entry: the norm."""
         return UNITS
 
     def measure(self, rows: Rows, memory: Memory) -> tuple[Vector, Memory]:
-        """Zeros without rows."""
+        """Clip and sum the gradient and its derivative; zeros without rows."""
         work, used, turn = self.worked(rows, memory)
         if not used.rows:
             return np.zeros(self.length, dtype=np.int64), turn.memory
@@ -240,11 +241,11 @@ class ClippedRound(RoundFields, Summary[ClippedSums]):  # type: ignore[override]
         return np.trunc(vector * (UNITS * _BELOW)).astype(np.int64), turn.memory
 
     def sensitivity(self, protection: Protection) -> Sensitivity:
-        """See the class."""
+        """Return the sensitivity that the class states."""
         return client_sensitivity(protection, norm=UNITS, length=self.length)
 
     def read(self, total: Total) -> ClippedSums:
-        """The sums."""
+        """Return the sums."""
         p, values = len(self.theta), np.asarray(total, dtype=np.float64)
         first, second = (
             clip / (UNITS * norm) for clip, norm in zip((self.clip, self.slopes_clip), _NORMS, strict=True)
@@ -254,7 +255,7 @@ class ClippedRound(RoundFields, Summary[ClippedSums]):  # type: ignore[override]
 
 
 def shortened(vector: Floats, clip: float) -> Floats:
-    """Vectors (the last axis) divided by the clip, with norms of at most one, whatever their size."""
+    """Return vectors (the last axis) divided by the clip, with norms of at most one, whatever their size."""
     largest = np.abs(vector).max(axis=-1, keepdims=True, initial=0.0)
     scaled = vector / np.where(largest > 0, largest, 1.0)
     norm = np.linalg.norm(scaled, axis=-1, keepdims=True)  # 0, or between 1 and √length: nothing overflows
@@ -262,7 +263,7 @@ def shortened(vector: Floats, clip: float) -> Floats:
 
 
 def derivative(gradient: Floats, hessian: Floats, clip: float) -> Floats:
-    """Of the shortened gradient by the parameters; leading axes as in `regression.losses`."""
+    """Return the derivative of the shortened gradient by the parameters; leading axes as in `regression.losses`."""
     norm = np.linalg.norm(gradient, axis=-1)[..., None, None]
     along = gradient[..., None, :] / np.where(norm > 0, norm, 1.0)
     across = hessian - np.swapaxes(along, -1, -2) @ (along @ hessian)
