@@ -150,8 +150,8 @@ def evaluate(
     score, label, client : the names of the columns. Scores are probabilities in [0, 1], labels are 0 or 1.
         Without `client`, every row is its own client (every file of a folder, for a folder). A
         `Partition` in its place deals the rows to simulated clients.
-    logits : for a model with several classes, in the place of `score`: the column with the logits of each row, or what
-        the names of numbered columns begin with. Labels then are whole numbers from 0. `height`, `buckets` (15 by
+    logits : for a model with several classes, in the place of `score`: the column with the logits of each row, or the
+        beginning of the names of numbered columns. Labels then are whole numbers from 0. `height`, `buckets` (15 by
         default) and `level` go with it, other options do not.
     privacy : how sums become known: a trust model or its name; a secure sum by default.
     budget : epsilon and delta, for the trust models that add noise.

@@ -132,7 +132,7 @@ def apply_calibrator(
     ----------
     data : any data that the other functions read. Files are streamed, so they may be larger than memory. Columns of
         a CSV file that hold only numbers are numbers in a Parquet file (`number_types`: it is read twice). Of a folder,
-        all files must have the same columns, and there must be nothing else; a column ``client`` with the file's name
+        all files must have the same columns, and there must be no other files; a column ``client`` with the file's name
         is put first, unless they have one.
     out : a `.parquet` or `.csv` file. It is complete or it is not there. In CSV, lists are text: ``0 2 3``.
     score : the column with the model's scores; by default the one of the rows that the calibrator was fitted to.
@@ -246,8 +246,8 @@ def apply_class_calibrator(
     Parameters
     ----------
     data, out, overwrite : as for `apply_calibrator`.
-    logits : the column with the logits (lists, or a two-dimensional array of an `.npz` file), or what the names of
-        numbered columns begin with; by default that of the rows that the calibrator was fitted to.
+    logits : the column with the logits (lists, or a two-dimensional array of an `.npz` file), or the beginning of the
+        names of numbered columns; by default that of the rows that the calibrator was fitted to.
     column : gives the new columns other names: ``NAME`` or ``NAME_0`` and so on, and ``NAME_class``.
 
     Raises
@@ -255,7 +255,7 @@ def apply_class_calibrator(
     UsageError
         If `out` exists or has another suffix, or the column of the logits is not known.
     DataError
-        If the data have no such column, already have a new one, or hold what cannot be used: logits of another number
+        If the data have no such column, already have a new one, or hold unusable values: logits of another number
         of classes, say, one that is not finite, or probabilities in every row (`looks_like_probabilities`).
     """
     name = logits if logits is not None else calibrator.columns.get(LOGITS)

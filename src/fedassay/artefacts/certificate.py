@@ -1,8 +1,8 @@
-r"""`certificate.json`: what was promised in a study, what it cost, and which files belong to it, under one signature.
+r"""`certificate.json`: the guarantees of a study, its cost, and the files that belong to it, under one signature.
 
 A certificate is evidence for an independent evaluation of a study. The signature shows that the holder of the key has
 signed these very bytes. The reader must know by other means who that is (`fedassay verify --key`). The signature does
-not show that clients reported the truth, or that this software did what it says.
+not show that clients reported the truth, or that this software works as documented.
 
 The signature is over bytes and not over values: all of the file but its last entry. So every byte counts, however a
 parser reads it::
@@ -89,15 +89,15 @@ def certify(
     """Write the certificate of a study's folder; write it last, as it covers the other files.
 
     Guarantee: numbers are those of the result; every file is hashed as it is on the disk now. Fails closed: a result
-    whose releases do not compose to what it says, that has spent more than its budget, or that is not what
-    `result.json` in the folder holds, gets no certificate (`UsageError`).
+    whose releases do not compose to its stated epsilon, that has spent more than its budget, or that is not the
+    content of `result.json` in the folder, gets no certificate (`UsageError`).
 
     Parameters
     ----------
     files : names of the files in the folder that it covers; `result.json` must be one of them.
     identity : the key to sign with; None draws one for this study and forgets it.
     ledger_head : the hash at the end of the coordinator's ledger, if there is one.
-    training : what the training of the model has cost, as its owner states.
+    training : the cost of training the model, as its owner states.
     """
     document: Mapping[str, Any] = json.loads(result.to_json()) if isinstance(result, Result) else result
     _require_same(folder, document, files)

@@ -1,9 +1,9 @@
-"""The ledger and the openings of a certificate: what a study released and who opened its totals, checked again.
+"""Ledger and openings of a certificate: the releases of a study and the members who opened its totals.
 
-The releases must compose to the stated epsilon, and members must have signed the set of clients. Each opening holds
-the terms of an exchange as all its parties agreed on them. Their digest is the session that every member has signed,
-and they hold a digest of the public keys that every site has pinned: no member signs for other keys than its own site
-believes. The checks therefore rest on the statements of members, not on the maker of the certificate.
+Both are checked again. Releases must compose to the stated epsilon; members must have signed the set of clients. Each
+opening holds the terms of an exchange as all its parties agreed on them. Their digest is the session that every member
+has signed, and they hold a digest of the public keys that every site has pinned: no member signs for other keys than
+its own site believes. The checks therefore rest on the statements of members, not on the maker of the certificate.
 """
 
 from __future__ import annotations
@@ -195,7 +195,7 @@ def _agree(one: float, other: float, *, size: float) -> bool:
     return math.isclose(one, other, rel_tol=0.0, abs_tol=TOLERANCE * abs(size))
 
 
-# --- who opened the totals -----------------------------------------------------------------------------------
+# --- openings of totals --------------------------------------------------------------------------------------
 
 OPENING_KEYS = ("exchange", "terms", "keys", "clients", "set", "members", "asked", "needed", "statement")
 

@@ -67,7 +67,7 @@ def apply_conformal(
         If `out` exists or has another suffix, a column is not known or not needed, or the score is one of the user's
         own, for which there are neither intervals nor sets.
     DataError
-        If the data lack a column, already have a new one, or hold what cannot be used: logits of another number of
+        If the data lack a column, already have a new one, or hold unusable values: logits of another number of
         classes, say, or a row of a group or client without a threshold.
     """
     predictor.check_use("predict_set" if predictor.gives_sets else "predict_interval")

@@ -123,7 +123,7 @@ def privacy_statement(document: _Document, *, training: Budget | None) -> dict[s
 
     Parameters
     ----------
-    training : what the training of the model has cost, as its owner states; it is repeated and not added.
+    training : the cost of training the model, as its owner states; it is repeated and not added.
     """
     privacy, charges = document["privacy"], document["results"]["budget"]["charges"]
     noisy = privacy["epsilon"] is not None

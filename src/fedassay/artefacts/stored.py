@@ -58,8 +58,8 @@ def load_artefact(path: str | os.PathLike[str], make: Callable[[object], T]) -> 
 def save_artefact(path: str | os.PathLike[str], content: Mapping[str, Any]) -> None:
     """Write plain values, one line for each entry; the file is complete or it is not there.
 
-    Lists of numbers are not spread over lines, so that a map of 1,000 classes is not mostly blanks. What
-    `read_artefact` would refuse to read is not written.
+    Lists of numbers are not spread over lines, so that a map of 1,000 classes is not mostly blanks. Content
+    that `read_artefact` would refuse to read is not written.
     """
     try:
         lines = [

@@ -47,7 +47,7 @@ _OF: Mapping[str, tuple[str, str]] = MappingProxyType(
         CLASSES: ("ClassCalibrator", "the logits of a model with several classes"),
     }
 )
-"""Class that reads the file, and what it calibrates, by the name of the artefact."""
+"""Class that reads the file, and the outputs that it calibrates, by the name of the artefact."""
 
 
 class _Plain(Protocol):

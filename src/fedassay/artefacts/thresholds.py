@@ -77,7 +77,7 @@ class StoredGuarantee:
 class Threshold:
     """Largest score of the members of a set, and the guarantee for it.
 
-    `value` is infinite if sets hold everything; `reason` then says why, or why nothing is promised.
+    `value` is infinite if sets hold everything; `reason` is the reason for this, or for a missing guarantee.
     """
 
     value: float

@@ -30,7 +30,7 @@ _SHOWN_STRANGERS = 5
 
 
 class Outcome(StrEnum):
-    """Outcome of a check; a note is worth knowing, and says neither that something holds nor that it is wrong."""
+    """Outcome of a check; a note is information, and means neither that something holds nor that it is wrong."""
 
     HOLDS = "holds"
     WRONG = "wrong"

@@ -234,7 +234,7 @@ def _by_reason(named: Iterable[tuple[str, Mapping[str, Any]]]) -> dict[str, list
 
 
 def alike(text: str) -> str:
-    """Remove the counts from reasons that differ in nothing else, so that two of them can be compared."""
+    """Remove the counts from reasons that differ only in them, so that two reasons can be compared."""
     return _DROWNED.sub(
         lambda found: f"not enough evidence: too few rows under so much privacy noise; {found['needed']}",
         text,

@@ -1,4 +1,4 @@
-"""Planner: is there enough data? Errors, shares of the budget and what would be enough, before any row is read.
+"""Planner: errors, shares of the budget and sufficient data, predicted before any row is read.
 
 Reading order: `tasks.expectation` (assumptions), `tasks.forecast` (the predictions of a kind of task, in its own
 package), then here `planner`, `plan`, `shares` (the split of the budget) and `other_terms` (sufficient epsilons, rows

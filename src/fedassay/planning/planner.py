@@ -71,7 +71,7 @@ def plan_study(
 ) -> StudyPlan:
     """Predict every task of a study from what is public and assumed, and recommend shares of the budget; no data.
 
-    A single task (`Agenda.of`) is planned as a study of its own; `StudyPlan.details` has the additions of its forecast.
+    A single task (`Agenda.of`) is planned as a study; `StudyPlan.details` has the additions of its forecast.
     Searches and comparisons are made when they are read: `StudyPlan.inverse`, `trust_models`, `details`.
 
     Assumptions: those of the forecasts of the tasks; rows are in the parts of a study with their probabilities.
