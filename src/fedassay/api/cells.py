@@ -1,4 +1,4 @@
-"""Which task runs under which trust model: asked of the code itself, never written down by hand.
+"""Table of tasks and trust models: computed by the code itself, never written by hand.
 
 A cell is made by starting the task and planning its first queries under the trust model, exactly as a run
 would before it reads a row.
@@ -33,22 +33,22 @@ QUERIES: Mapping[str, type[Query[Any]]] = {"Sum": Sum, "Points": Points, "Collec
 
 _HISTOGRAM = ScoreHistogram(transform="uniform", height=10)
 _BOUNDED = Protection(rows_per_client=100)
-"""Some trust models need a public number of rows."""
+"""Protection with a public number of rows, which some trust models need."""
 
 _LOSSES = QuantileLosses(quantity="value", rows=100, lower=0, upper=1, points=10, target=90)
 
 
 def task_cell(task: Task[Any], trust: TrustModel) -> str | None:
-    """None if the task's first step can be planned under the trust model, else the reason why not.
+    """Return None if the task's first step can be planned under the trust model, else the reason why not.
 
-    Whoever asks can state a public number of rows per client, so that it is taken as given where it is needed.
+    Users can state a public number of rows per client; it is taken as given if it is needed.
     """
     refused = _refusal(partial(rehearse, task), trust, _protection(trust))
     return refused if refused is None else _refusal(partial(rehearse, task), trust, _BOUNDED)
 
 
 def query_cell(kind: type[Query[Any]], trust: TrustModel) -> str | None:
-    """None if the trust model answers this kind of query, else the reason why not."""
+    """Return None if the trust model answers this kind of query, else the reason why not."""
     if kind is Select:
         return _refusal(partial(trust.plan, Select(of=_LOSSES)), trust, _BOUNDED)
     path = ValuePath(lower=0, upper=1, points=1024)
@@ -57,7 +57,7 @@ def query_cell(kind: type[Query[Any]], trust: TrustModel) -> str | None:
 
 
 def condition(trust: TrustModel) -> str | None:
-    """What a trust model asks for before it answers anything, None if nothing."""
+    """Return the condition under which a trust model answers any query; None if there is none."""
     return _refusal(partial(trust.plan, Sum(of=_HISTOGRAM)), trust, Protection())
 
 
@@ -75,5 +75,5 @@ def _refusal(plan: Callable[[Setting], object], trust: TrustModel, protection: P
 
 
 def default_task(name: str) -> Task[Any]:
-    """The task as it is run when nothing is said but what has to be public."""
+    """Return the task with its default parameters, and examples of those that must be public."""
     return task_of(name, KINDS[name].example)

@@ -50,11 +50,11 @@ TaskOfLogits = EvaluateMulticlass | CalibrateMulticlass
 
 
 def run_classes(name: str, task: TaskOfLogits, terms: EntryTerms, data: Any, columns: Roles) -> Result:
-    """The result of a task about logits; how many classes there are is taken from the data.
+    """Return the result of a task about logits; the number of classes is taken from the data.
 
     In a release it is declared: the width of a model's output is public.
     """
-    # What can be refused without the data is refused before they are opened.
+    # Refusals that need no data come before the data are opened.
     rehearse(replace(task, classes=2), terms.setting)
     found = look_up(terms.rows(data, columns), columns)
     result = terms.simulate(name, replace(task, classes=found.classes), found.federation, columns)
@@ -65,21 +65,21 @@ def run_classes(name: str, task: TaskOfLogits, terms: EntryTerms, data: Any, col
 
 @dataclass(frozen=True, kw_only=True)
 class ClassesFound:
-    """The classes of all rows of a simulation: how many rows each of them has; the rows are loaded for it."""
+    """Number of rows of each class, over all rows of a simulation, and the loaded rows."""
 
     federation: Federation
     rows: NDArray[np.int64] = field(repr=False)
 
     @property
     def classes(self) -> int:
-        """How many classes there are, with or without rows."""
+        """Number of classes, with or without rows."""
         return len(self.rows)
 
     def warnings(self, trust: TrustModel) -> tuple[str, ...]:
-        """What to say about classes that nobody has.
+        """Return warnings about classes without rows.
 
-        Nothing under trust models that add noise: that no row is of a class is an exact count, and their results show
-        only what a release would show. The noisy counts of each class are in the results.
+        There are none under trust models that add noise: that no row is of a class is an exact count, and their results
+        show only what a release would show. The noisy counts of each class are in the results.
         """
         without = np.flatnonzero(self.rows == 0)
         if trust.private or not len(without):
@@ -94,12 +94,12 @@ class ClassesFound:
 
 
 def look_up(data: Any, columns: Roles) -> ClassesFound:
-    """How many logits rows have, if they are logits, and how many rows are of each class.
+    """Count the logits of a row, if they are logits, and the rows of each class.
 
     Raises
     ------
     DataError
-        If a value is not what its role asks for, there are no rows, or the logits look like probabilities.
+        If a value does not fit its role, there are no rows, or the logits look like probabilities.
 
     Examples
     --------
@@ -150,8 +150,8 @@ def evaluate(
     score, label, client : the names of the columns. Scores are probabilities in [0, 1], labels are 0 or 1.
         Without `client`, every row is its own client (every file of a folder, for a folder). A
         `Partition` in its place deals the rows to simulated clients.
-    logits : for a model with several classes, in the place of `score`: the column with the logits of each row, or what
-        the names of numbered columns begin with. Labels then are whole numbers from 0. `height`, `buckets` (15 by
+    logits : for a model with several classes, in the place of `score`: the column with the logits of each row, or the
+        beginning of the names of numbered columns. Labels then are whole numbers from 0. `height`, `buckets` (15 by
         default) and `level` go with it, other options do not.
     privacy : how sums become known: a trust model or its name; a secure sum by default.
     budget : epsilon and delta, for the trust models that add noise.
@@ -194,7 +194,7 @@ def evaluate(
     data = terms.rows(reread(data) if looked_up or per_site else data, columns)
     scores = made(Evaluate, {**declared(Evaluate, arguments), "groups": ("any",) if looked_up else groups})
     if by is not None and looked_up:
-        # What can be refused without the data is refused before they are opened, here too.
+        # Refusals that need no data come before the data are opened, here too.
         rehearse(scores, terms.setting)
         scores = replace(scores, groups=group_names(data, by))
     result = terms.simulate("evaluate", scores, data, columns, {"by": by, "versus": versus})
@@ -338,19 +338,19 @@ _LOOKED_UP = (
 
 
 def _without_buckets(arguments: dict[str, Any]) -> dict[str, Any]:
-    """The arguments without `buckets` where it is left open: its default depends on the kind of task."""
+    """Remove `buckets` from the arguments if it is None: its default depends on the kind of task."""
     return {name: value for name, value in arguments.items() if name != "buckets" or value is not None}
 
 
 def _refuse_with_logits(**columns: str | None) -> None:
-    """Refuse columns that only go with scores of a binary classifier."""
+    """Refuse columns that are only for scores of a binary classifier."""
     for name, column in columns.items():
         if column is not None:
             raise ParameterError(name, f"{_WITH_LOGITS}; leave out `{name}`.")
 
 
 def _check_sites(data: Any, client: str | Partition | None) -> None:
-    """Refuse a comparison of sites where nothing says which they are."""
+    """Refuse a comparison of sites if the sites are not named."""
     folder = isinstance(data, str | os.PathLike) and Path(data).is_dir()
     if client is None and not folder:
         raise ParameterError(

@@ -1,9 +1,7 @@
-"""What only a simulation of prediction sets can do, which may see all rows: look up what is not stated, and compare.
+"""Steps that only a simulation of prediction sets can take, because it may see all rows: look-ups and comparisons.
 
-Public knowledge that the user has not stated is looked up, each with a warning.
-
-In a release all of it has to be stated: which groups there are, between which numbers scores lie and how many rows
-clients have are facts about somebody's rows.
+Public knowledge that the user has not stated is looked up, each with a warning. In a release all of it has to be
+stated: the names of groups, the range of scores and the numbers of rows of clients are facts about the rows of persons.
 """
 
 from __future__ import annotations
@@ -37,17 +35,17 @@ _RELEASE = "In a release it must be stated, because it is information about the 
 
 
 def likely(setting: Setting, client: str | Partition | None) -> Setting:
-    """The setting that a rehearsal can know: each row may be a client of its own; rows may still be looked up."""
+    """Return the setting that a rehearsal can know: each row may be a client; rows may still be looked up."""
     protection = (
         setting.protection if client is not None else setting.trust.with_one_row_each(setting.protection)
     )
     if protection.rows_per_client is None and setting.trust.private:
-        protection = replace(protection, rows_per_client=2)  # any number but one, which would be another case
+        protection = replace(protection, rows_per_client=2)  # any number but 1, which would be another case
     return replace(setting, protection=protection)
 
 
 def stand_in(task: Conformal) -> Conformal:
-    """The task with something in the place of what is looked up later."""
+    """Return the task with placeholders for values that are looked up later."""
     if QUANTITIES[task.sets].is_softmax and task.classes is None:
         task = replace(task, classes=2, conditional=task.conditional or "none")
     return task if task.score_range else replace(task, score_range=(0.0, 1.0))
@@ -56,7 +54,7 @@ def stand_in(task: Conformal) -> Conformal:
 def completed(
     task: Conformal, terms: EntryTerms, data: Any, columns: Roles, *, by: str | None
 ) -> tuple[Conformal, EntryTerms, Federation, tuple[str, ...]]:
-    """The task and terms with all that they need, the rows, and what was looked up; groups in the column `by`."""
+    """Return the completed task and terms, the rows, and warnings about looked-up values; groups are in column `by`."""
     warnings: list[str] = []
     if by is not None:
         found = group_names(data, by)
@@ -101,7 +99,7 @@ def completed(
 
 
 def check_rows(task: Conformal, federation: Federation, *, part: float) -> None:
-    """Refuse a federation that has too few rows in all for the coverage, whatever the method."""
+    """Refuse a federation that has too few rows in all for the coverage with any method."""
     needed = scores_needed(task.level, confidence=task.request.confidence)
     rows = int(federation.rows_per_client.sum() * part)
     if rows >= needed or task.method == "average":
@@ -122,7 +120,7 @@ def _held(holdout: float) -> str:
 
 
 def _width(federation: Federation) -> tuple[int, bool]:
-    """How many classes there are, and whether the first rows look like probabilities."""
+    """Return the number of classes, and whether the first rows look like probabilities."""
     for batch in federation.pooled().batches():
         logits = np.asarray(batch["logits"])
         return int(logits.shape[1]), looks_like_probabilities(logits)
@@ -130,7 +128,7 @@ def _width(federation: Federation) -> tuple[int, bool]:
 
 
 def _range(task: Conformal, federation: Federation) -> tuple[float, float]:
-    """The range that everyone knows, and where nobody does, that of the data, widened to round numbers."""
+    """Return the public range, with unknown ends from the data, widened to round numbers."""
     low, high = public_range(task.sets, task.score_parameters, classes=task.classes)
     smallest, largest = math.inf, -math.inf
     for batch in federation.pooled().batches():
@@ -144,11 +142,11 @@ def _range(task: Conformal, federation: Federation) -> tuple[float, float]:
 
 
 def _tidy(number: float) -> float:
-    """Without the digits that rounding has added."""
+    """Remove the digits that rounding has added."""
     return float(f"{number:.12g}")
 
 
-# --- what other methods would have done, on the same held-out rows ------------------------------------------
+# --- comparison with other methods, on the same held-out rows ------------------------------------------------
 
 TEXTS = {
     "found": "what was found",
@@ -161,7 +159,7 @@ TEXTS = {
 def compared(
     results: Mapping[str, Any], task: Conformal, terms: EntryTerms, federation: Federation
 ) -> list[dict[str, Any]]:
-    """Threshold, coverage and mean size on held-out rows, of what was found and of each baseline."""
+    """Return threshold, coverage and mean size on held-out rows, of the result and of each baseline."""
     fit, held_out = _parts(federation, terms)
     scores, ends = _by_client(task, fit, federation.client_count)
     own = np.array([_split(one, task.level) for one in np.split(scores, ends[:-1])])
@@ -198,7 +196,7 @@ def compared(
 
 @dataclass
 class _Tally:
-    """Held-out rows so far: how many, how many covered, and the sizes of their sets added up."""
+    """Held-out rows so far: their number, the number of covered rows, and the sum of the sizes of their sets."""
 
     rows: int = 0
     covered: int = 0
@@ -206,7 +204,7 @@ class _Tally:
 
 
 def _parts(federation: Federation, terms: EntryTerms) -> tuple[Rows, Rows]:
-    """The rows that thresholds come from and those that were held out, split as they were in the run."""
+    """Return the rows for thresholds and the held-out rows, split as in the run."""
     protection, simulation = terms.protection, terms.simulation
     if federation.one_row_each:
         protection = terms.trust.with_one_row_each(protection)
@@ -224,7 +222,7 @@ def _parts(federation: Federation, terms: EntryTerms) -> tuple[Rows, Rows]:
 
 
 def _by_client(task: Conformal, rows: Rows, clients: int) -> tuple[Floats, NDArray[np.int64]]:
-    """All scores, client after client and increasing within each, and where each client's end."""
+    """Return all scores, by client and increasing within each, and the end of each client's scores."""
     batches = [
         (scores_of(batch, task.sets, task.score_parameters), batch[CLIENT]) for batch in rows.batches()
     ]
@@ -235,13 +233,13 @@ def _by_client(task: Conformal, rows: Rows, clients: int) -> tuple[Floats, NDArr
 
 
 def _split(increasing: Floats, level: float) -> float:
-    """The threshold of split conformal prediction."""
+    """Return the threshold of split conformal prediction."""
     rank = split_rank(len(increasing), level)
     return float(increasing[rank - 1]) if 1 <= rank <= len(increasing) else math.inf
 
 
 def _law(rows: int, level: float) -> dict[str, Any] | None:
-    """What split conformal prediction would cover."""
+    """Return the coverage law of split conformal prediction."""
     rank = split_rank(rows, level)
     if not 1 <= rank <= rows:
         return None
@@ -249,7 +247,7 @@ def _law(rows: int, level: float) -> dict[str, Any] | None:
 
 
 def _sizes(task: Conformal, batch: Batch, thresholds: Floats) -> float:
-    """The sizes of the sets of these rows, added up; NaN where sets have none, infinite where one holds everything."""
+    """Return the sum of the sizes of the sets of rows; NaN if sets have no size, infinite if a set holds everything."""
     if QUANTITIES[task.sets].gives_sets:
         return float(np.count_nonzero(sets_of(batch, thresholds[:, None], task.sets, task.score_parameters)))
     if task.sets in ("conformity", "value"):

@@ -28,11 +28,11 @@ from fedassay.tasks.distribution.parameters import (
 from fedassay.tasks.distribution.search import SearchQuantiles
 from fedassay.trust.two_server.model import TwoServer
 
-# --- how many values are outside a range --------------------------------------------------------------------
+# --- number of values outside a range -----------------------------------------------------------------------
 
 
 def count_outside(data: Any, column: str, *, lower: float, upper: float) -> tuple[int, int]:
-    """How many values are below the lower or above the upper end, and how many there are. Reads the column once.
+    """Count the values below the lower or above the upper end, and all values. Read the column once.
 
     Examples
     --------
@@ -84,7 +84,7 @@ def ecdf(
     grid : the spacing of the points, or the points themselves, in the place of range and number.
     points, mechanism, smoothing, smoothed_points, public_labels, precision, expected_rows, level : as in
         the task `Ecdf`.
-    quantiles : to be listed in ``result["quantiles"]``. Others can be asked later, for nothing (`quantile_at`).
+    quantiles : to be listed in ``result["quantiles"]``. Others can be computed later, at no cost (`quantile_at`).
 
     Returns
     -------
@@ -147,7 +147,7 @@ def quantiles(
 
 
 def _range(lower: float | None, upper: float | None, grid: object) -> dict[str, float]:
-    """The range of a distribution: as it is said, or that of the points."""
+    """Return the range of a distribution: as stated, or that of the points."""
     check_range({"lower": lower, "upper": upper, "grid": grid})
     if isinstance(grid, str):
         return {"lower": cast(float, lower), "upper": cast(float, upper)}
@@ -156,7 +156,7 @@ def _range(lower: float | None, upper: float | None, grid: object) -> dict[str, 
 
 
 def _with_outside(result: Result, data: Any, value: str, lower: float, upper: float) -> Result:
-    """The warning about values outside the range, if there are any. Sites would keep their number to themselves."""
+    """Add a warning about values outside the range, if there are any. Sites would not reveal their number."""
     outside, rows = count_outside(data, value, lower=lower, upper=upper)
     if outside == 0:
         return result

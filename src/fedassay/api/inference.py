@@ -65,15 +65,15 @@ def infer(
     ----------
     data, client, privacy, budget, protection : as in `evaluate`.
     target, offset : columns; the offset is a known part of x·theta.
-    features : names of columns, in a list or separated by commas; or one name: a column of lists, or what the names of
-        numbered columns begin with.
+    features : names of columns, in a list or separated by commas; or a single name: a column of lists, or the common
+        beginning of the names of numbered columns.
     model : ``linear``, ``logistic``, or a `SmoothLoss` of your own, which works in this process only.
     method, rounds, participation, local_steps, local, step, decay, weighting : how it is fitted, as in `Infer`:
         by rounds of federated averaging, or ``newton``, the pooled fit through a handful of sums.
     variance, intercept, standardise, scales, clip, level, contrasts : as in `Infer`. A loss that is not an
         `IndexLoss` sees features as they are: nothing is known about how its parameters translate.
     state : ``result["state"]`` of an earlier run, to go on from there with new rows.
-    simulation : its `progress` is called with 0, the round and how many rounds there are (0: nobody knows).
+    simulation : its `progress` is called with 0, the round and the number of rounds (0: not known).
 
     Returns
     -------
@@ -106,7 +106,7 @@ def infer(
         }
         task = made(Infer, {**arguments, **own}, state=state)
         _check_parameters(task, loss)
-        rehearse(task, terms.setting)  # a state that is none is refused here
+        rehearse(task, terms.setting)  # an invalid state is refused here
         _check_target(data, target, loss)
         more = {
             "offset": offset,
@@ -118,7 +118,7 @@ def infer(
 
 
 def _joined(features: str | Sequence[str]) -> str:
-    """The names as one text, as columns are named."""
+    """Return the names as a single text, as columns are named."""
     if isinstance(features, str):
         return features
     names = list(features)
@@ -131,7 +131,7 @@ def _joined(features: str | Sequence[str]) -> str:
 
 
 def _known(model: str | SmoothLoss, *, simulation: Simulation) -> AbstractContextManager[str]:
-    """The name of the loss, as long as a run lasts; a loss of one's own is lent to this process."""
+    """Return the name of the loss for the time of a run; a user-defined loss is lent to this process."""
     if isinstance(model, str):
         return nullcontext(model)
     if not isinstance(model, SmoothLoss) or not isinstance(getattr(model, "name", None), str):
@@ -156,7 +156,7 @@ def _check_parameters(task: Infer, loss: SmoothLoss) -> None:
 
 
 def _check_target(data: Any, target: str, loss: SmoothLoss) -> None:
-    """Raise before anything is sent if the model cannot have such a target; what else is wrong is said later."""
+    """Raise before anything is sent if the model cannot have such a target; other errors are reported later."""
     columns, source = Columns(names={"target": target}), open_source(data)
     for table in source.sites.values() if isinstance(source, Folder) else (source,):
         scan = Scan(table, columns)
@@ -172,7 +172,7 @@ def _check_target(data: Any, target: str, loss: SmoothLoss) -> None:
 
 
 def _watched(task: Infer, say: Progress | None) -> Infer:
-    """The same task, which says what round it is in, whatever carries the messages."""
+    """Return the same task, which reports its round under any runtime."""
     if say is None:
         return task
     told, rounds = say, [0]

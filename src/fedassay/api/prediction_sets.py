@@ -61,7 +61,7 @@ def conformal(
     Parameters
     ----------
     data, client, privacy, budget, protection : as in `evaluate`.
-    conformity : the column of a score of your own, large where the prediction is bad; or
+    conformity : the column of a user-defined score, large for bad predictions; or
     target, prediction, scale : the columns for \|y - p\|, divided by a positive scale if there is one; or
     target, lower, upper : the columns for conformalised quantile regression; or
     label, score : the label 0 or 1 and the probability of 1 that a binary classifier gives it, for sets of 0 and 1; or
@@ -75,8 +75,8 @@ def conformal(
     holdout : the share of the rows that is kept to measure coverage and the size of the sets, and to compare with
         other methods.
 
-    Where the method needs public knowledge that is not given (the range of scores, how many rows every client uses), a
-    simulation looks it up and says so.
+    If the method needs public knowledge that is not given (the range of scores, the number of rows that every client
+    uses), a simulation looks it up and reports it.
 
     Returns
     -------
@@ -110,7 +110,7 @@ def conformal(
         raise ParameterError(
             "score_parameters", 'they belong to `sets="raps"`, and `score` has none; leave them out.'
         )
-    # What is looked up later stands for any other: groups, and the number of classes, on which the default depends.
+    # Placeholders for values that are looked up later: groups, and the number of classes, which sets the default.
     own = {
         "sets": score,
         "groups": ("any",) if looked_up else groups,
@@ -124,7 +124,7 @@ def conformal(
         terms = replace(terms, simulation=replace(given, holdout=holdout, split_key=key))
     columns = terms.roles(client, **roles, group=by)
     data = terms.rows(data, columns)
-    # What can be refused without the data is refused before they are opened.
+    # Refusals that need no data come before the data are opened.
     rehearse(stand_in(task), likely(terms.setting, client))
     task, terms, federation, warnings = completed(task, terms, data, columns, by=by if looked_up else None)
     result = terms.simulate("conformal", task, federation, columns)
@@ -134,7 +134,7 @@ def conformal(
 def _finished(
     result: Result, task: Conformal, terms: EntryTerms, federation: Federation, looked_up: tuple[str, ...]
 ) -> Result:
-    """The result with the clients' names, warnings, and a comparison with other methods on held-out rows."""
+    """Add to the result the clients' names, warnings, and a comparison with other methods on held-out rows."""
     results = with_site_names(result.results, () if federation.one_row_each else federation.clients)
     if task.holdout and not task.condition:
         results["comparison"] = compared(results, task, terms, federation)
@@ -143,11 +143,11 @@ def _finished(
 
 
 _COLUMNS = frozenset({"label"}.union(*(QUANTITIES[one].columns for one in get_args(Sets))))
-"""Arguments that name columns."""
+"""Names of the arguments that name columns."""
 
 
 def _score(sets: Sets | None, named: Mapping[str, str | None]) -> tuple[Sets, dict[str, str]]:
-    """Which score the named columns stand for, and the columns by role."""
+    """Return the score that the named columns are for, and the columns by role."""
     roles = {role: column for role, column in named.items() if column is not None}
     called = in_words(roles, last="and") if roles else "none"
     for end, other in (("lower", "upper"), ("upper", "lower")):

@@ -1,4 +1,4 @@
-"""A regression that learns from batches as they arrive, round after round, with intervals at any time."""
+"""Regression that learns from batches as they arrive, round after round, with intervals at any time."""
 
 from __future__ import annotations
 
@@ -38,15 +38,15 @@ _WIDTH = 100
 
 
 class FederatedRegression(Conventions):
-    """A linear or logistic regression by rescaled federated averaging, one round per call of `partial_fit`.
+    """Linear or logistic regression by rescaled federated averaging, one round per call of `partial_fit`.
 
-    Each call brings the rows that clients have for this round; a client that is not in it does not take part. Nothing
-    is kept of them but O(p²) numbers. All rows are in this process: for clients that keep theirs, see `fedassay.infer`.
+    Each call brings the rows of clients for this round; a client that is not in it does not take part. Only O(p²)
+    numbers are kept. All rows are in this process: for clients that keep their rows, see `fedassay.infer`.
 
     **What is estimated**: the minimiser of Σ p_i R_i, R_i being the expected loss of a row of client i. With
     ``weighting="rows"`` every row counts alike: p_i is proportional to the rows that client i brings to a round on
     average, absences counting as none. With ``weighting="clients"`` every visit of a client counts alike: p_i is
-    proportional to how often it takes part. To that end a round is the sum of what its clients found, each weighted by
+    proportional to how often it takes part. To that end a round is the sum of its clients' results, each weighted by
     its rows (or by 1), divided by the mean of such sums of weights over all rounds so far; so a round with many clients
     counts more than one with few.
 
@@ -60,20 +60,20 @@ class FederatedRegression(Conventions):
     model : ``linear``, ``logistic``, or a `SmoothLoss`.
     level : of intervals.
     method : ``round-plug-in`` or ``random-scaling``. (The separated plug-in would keep a matrix for each client.)
-    local_steps, local : the most steps of a client in a round, and what is done about what they bend (`local_work`).
-    step, decay : β and a of the step sizes β t^{-a}. Without a step, one over the mean squared length of the first
+    local_steps, local : the most steps of a client in a round, and the correction of their bias (`local_work`).
+    step, decay : β and a of the step sizes β t^{-a}. By default, β is 1 over the mean squared length of the first
         round's rows, 2.5 times as much for ``logistic``.
     weighting : ``rows`` or ``clients``.
-    intercept : whether there is one.
+    intercept : True to fit an intercept.
     scale : means and deviations of the features, to bring them to a common scale; those of the first round's rows if
         they are not given. Results are in the units of the data.
 
     Attributes
     ----------
-    coef_, intercept_ : of the features, and alone (0 without one).
+    coef_, intercept_ : coefficients of the features, and the intercept (0 without one).
     names_, params_, bse_, pvalues_ : of all coefficients, the intercept first.
-    withheld_ : why there are no errors, p-values and intervals; asking for them then raises `DataError`.
-    rounds_, n_features_in_ : how many rounds there have been, and how many features.
+    withheld_ : reason why errors, p-values and intervals are missing; access to them then raises `DataError`.
+    rounds_, n_features_in_ : number of rounds so far, and number of features.
 
     Examples
     --------
@@ -117,7 +117,7 @@ class FederatedRegression(Conventions):
     def partial_fit(
         self, X: ArrayLike, y: ArrayLike, client: ArrayLike | None = None, offset: ArrayLike | None = None
     ) -> Self:
-        """One round: the rows of each client in it. Without `client` all rows are those of one.
+        """Fit a round with the rows of each client. Without `client` all rows belong to a single client.
 
         Nothing has changed if it raises. Without any rows there is no round.
         """
@@ -150,7 +150,7 @@ class FederatedRegression(Conventions):
         return self
 
     def _first_scale(self, rows: RowBatch) -> tuple[Sequence[float], Sequence[float]]:
-        """Means and deviations of the first round; 0 and 1 where that has nothing to say, or nothing may be moved."""
+        """Return means (0 without intercept) and deviations of round 1; 0 and 1 if unusable; none if not needed."""
         if not self._loss.standardises:
             return (), ()
         means = rows.x.mean(axis=0) if self.intercept else np.zeros(rows.x.shape[1])
@@ -158,26 +158,26 @@ class FederatedRegression(Conventions):
         told = (deviations > 1e-9 * np.abs(means)) & np.isfinite(deviations) & (len(rows.y) > 1)
         return np.where(told, means, 0.0).tolist(), np.where(told, deviations, 1.0).tolist()
 
-    # --- what is known ------------------------------------------------------------------------------------------------
+    # --- estimates ----------------------------------------------------------------------------------------------------
 
     @property
     def names_(self) -> tuple[str, ...]:
-        """Of all coefficients, the intercept first."""
+        """Names of all coefficients, the intercept first."""
         return self._fitted().names
 
     @property
     def rounds_(self) -> int:
-        """How many rounds there have been."""
+        """Number of rounds so far."""
         return self._fitted().seen.path.rounds
 
     @property
     def n_features_in_(self) -> int:
-        """How many features there are."""
+        """Number of features."""
         return self._fitted().standard.features
 
     @property
     def params_(self) -> Floats:
-        """All coefficients, the intercept first; as soon as the features seen so far do not depend on each other."""
+        """All coefficients, the intercept first; raises while the features so far are linearly dependent."""
         state = self._fitted()
         path = state.seen.path
         if is_singular(path.hessian):
@@ -189,17 +189,17 @@ class FederatedRegression(Conventions):
 
     @property
     def coef_(self) -> Floats:
-        """Those of the features."""
+        """Coefficients of the features."""
         return self.params_[int(self.intercept) :]
 
     @property
     def intercept_(self) -> float:
-        """The intercept, 0 without one."""
+        """Intercept; 0 if none is fitted."""
         return float(self.params_[0]) if self.intercept else 0.0
 
     @property
     def withheld_(self) -> str:
-        """Why there are no errors, p-values and intervals: rounds have not arrived; empty if they have."""
+        """Reason why errors, p-values and intervals are missing: rounds have not arrived; empty if they have."""
         return self._estimate().withheld
 
     @property
@@ -209,27 +209,27 @@ class FederatedRegression(Conventions):
 
     @property
     def pvalues_(self) -> Floats:
-        """Of whether each coefficient is 0, two-sided."""
+        """Two-sided p-values of the tests that each coefficient is 0."""
         return self._sure().p_values
 
     @property
     def covariance_(self) -> Floats:
-        """Of all coefficients."""
+        """Covariance of all coefficients."""
         return np.array(self._sure().covariance)
 
     def conf_int(self, level: float | None = None, *, simultaneous: bool = False) -> Floats:
-        """An interval for each coefficient, (p, 2); with `simultaneous` all cover together."""
+        """Return an interval for each coefficient, (p, 2); with `simultaneous` all cover together."""
         estimate, wanted = self._sure(), self.level if level is None else level
         return estimate.simultaneous(wanted) if simultaneous else estimate.intervals(wanted)
 
     def contrast(self, weights: str | Mapping[str, float], value: float = 0.0) -> Contrast:
-        """A weighted sum of coefficients and its test, from ``"a - 2*b = 0.5"`` or ``{"a": 1, "b": -2}, 0.5``."""
+        """Test a weighted sum of coefficients, from ``"a - 2*b = 0.5"`` or ``{"a": 1, "b": -2}, 0.5``."""
         if isinstance(weights, str):
             weights, value = result_values.parsed(weights, self.names_)
         return self._sure().contrast(weights, value)
 
     def summary(self) -> str:
-        """The coefficients as a table, as statisticians print it."""
+        """Return the coefficients as a table, in the usual form of statistics."""
         state, estimate = self._fitted(), self._estimate()
         with self._lending():
             task = self._task(features=state.features, method=self.method, intercept=self.intercept)
@@ -250,28 +250,28 @@ class FederatedRegression(Conventions):
         return "\n".join(line.rstrip() for line in text.getvalue().rstrip().splitlines()) + "\n"
 
     def predict(self, X: ArrayLike, offset: ArrayLike | None = None) -> NDArray[Any]:
-        """The expected target; for ``logistic`` the more probable class, for a loss of your own x·theta + offset."""
+        """Return the expected target; for ``logistic`` the likelier class, for a user-defined loss x·theta + offset."""
         u = self._index(X, offset)
         return (u >= 0).astype(np.int64) if self._loss.name == LogLoss.name else u
 
     def predict_proba(self, X: ArrayLike, offset: ArrayLike | None = None) -> Floats:
-        """``logistic``: the probabilities of 0 and 1."""
+        """Return the probabilities of 0 and 1; only for ``logistic``."""
         if self._loss.name != LogLoss.name:
             raise UsageError(f"predict_proba: the model {self._loss.name} has no probabilities; use predict.")
         p = 1 / (1 + np.exp(-np.clip(self._index(X, offset), -700, 700)))
         return np.stack([1 - p, p], axis=1)
 
     def score(self, X: ArrayLike, y: ArrayLike) -> float:
-        """The accuracy for ``logistic``, else R² of `predict`."""
+        """Return the accuracy for ``logistic``, else R² of `predict`."""
         if self._loss.name == LogLoss.name:
             return super().score(X, y)
         target = np.asarray(y, dtype=np.float64)
         return float(1 - np.square(target - self.predict(X)).sum() / np.square(target - target.mean()).sum())
 
-    # --- to keep ------------------------------------------------------------------------------------------------------
+    # --- file ---------------------------------------------------------------------------------------------------------
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write what is known so far as JSON; the file is complete or it is not there."""
+        """Write the state so far as JSON; the file is complete or it is not there."""
         state = self._fitted()
         own = {**self.get_params(deep=False), "model": self._loss.name}
         if self.scale is not None:
@@ -281,7 +281,7 @@ class FederatedRegression(Conventions):
 
     @classmethod
     def load(cls, path: str | os.PathLike[str], *, model: SmoothLoss | None = None) -> Self:
-        """What `save` has written. A loss of one's own is not in the file: give it as `model`."""
+        """Load a file that `save` has written. A user-defined loss is not in the file: give it as `model`."""
         try:
             document = json.loads(File(path).read_text(encoding="utf-8"))
             own, kept = dict(document["parameters"]), document["state"]
@@ -317,7 +317,7 @@ class FederatedRegression(Conventions):
             self._task(decay=self.decay)
 
     def _task(self, **more: Any) -> Infer:
-        """The task that fits such a model through messages."""
+        """Return the task that fits such a model through messages."""
         names = ("level", "local", "local_steps", "weighting")
         return Infer(model=self._loss.name, **{name: getattr(self, name) for name in names}, **more)
 
@@ -337,14 +337,14 @@ class FederatedRegression(Conventions):
         )
 
     def _sure(self) -> CoefficientEstimate:
-        """The estimate, if rounds have arrived; else a `DataError` that says why not."""
+        """Return the estimate if rounds have arrived; else raise a `DataError` with the reason."""
         found = self._estimate()
         if found.withheld:
             raise DataError(f"{found.withheld}.")
         return found
 
     def _estimate(self) -> CoefficientEstimate:
-        """In the units of the data."""
+        """Return the estimate in the units of the data."""
         state = self._fitted()
         if self.rounds_ < FEWEST_ROUNDS:
             raise UsageError(

@@ -1,4 +1,4 @@
-"""What a regression keeps of a stream of batches, O(p²) numbers, and how a round changes it."""
+"""State of a regression over a stream of batches, O(p²) numbers, and its change in a round."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from fedassay.summaries.regression.rounds import RoundSums
 from fedassay.tasks.inference.online import RoundHistory
 from fedassay.tasks.inference.path import IteratePath, StepSizes
 
-# --- rows of a regression as arrays or data frames have them ------------------------------------------------
+# --- rows of a regression from arrays or data frames --------------------------------------------------------
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class RowBatch:
-    """Rows: features, target, offset, whose they are (numbers from 0), and the features' names if they have any."""
+    """Rows: features, target, offset, owners (clients as numbers from 0), and the features' names if known."""
 
     x: Floats
     y: Floats
@@ -33,18 +33,18 @@ class RowBatch:
 
     @property
     def columns(self) -> dict[str, Floats]:
-        """By role, as clients read them."""
+        """Columns by role, as clients read them."""
         return {"features": self.x, "target": self.y, "offset": self.offset}
 
     def by_client(self) -> Iterator[RowBatch]:
-        """The rows of each client, in the order in which they are; clients in the order of their names."""
+        """Yield the rows of each client in their order; clients in the order of their names."""
         for owner in np.unique(self.owners):
             mine = self.owners == owner
             yield RowBatch(x=self.x[mine], y=self.y[mine], offset=self.offset[mine], owners=self.owners[mine])
 
 
 def batch_of(x: Any, y: Any, client: Any = None, offset: Any = None) -> RowBatch:
-    """Check rows; names are those of a data frame.
+    """Check rows; the names of features are those of a data frame.
 
     Examples
     --------
@@ -62,14 +62,14 @@ def batch_of(x: Any, y: Any, client: Any = None, offset: Any = None) -> RowBatch
                 f"client: got the shape {named.shape}, expected one for each of {len(rows)} rows."
             )
         owners = np.unique(named.astype(str), return_inverse=True)[1].astype(np.int64)
-    # Pandas and Polars both have them; the columns of a frame without names are numbers.
+    # Pandas and Polars frames have `columns`; the columns of a frame without names are numbers.
     columns = [name for name in getattr(x, "columns", ()) if isinstance(name, str)]
     names = tuple(columns) if len(columns) == rows.shape[1] else ()
     return RowBatch(x=rows, y=target, offset=added, owners=owners, names=names)
 
 
 def matrix_of(x: Any) -> Floats:
-    """Features, rows by columns, finite."""
+    """Return features as a finite matrix, rows by columns."""
     try:
         rows = np.asarray(x, dtype=np.float64)
     except (TypeError, ValueError) as error:
@@ -97,15 +97,15 @@ def _numbers(what: str, values: Any, rows: int) -> Floats:
     return found
 
 
-# --- what a regression keeps of a stream of batches ---------------------------------------------------------
+# --- state of a regression over a stream of batches ---------------------------------------------------------
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Stream:
-    """The names of all coefficients, the scale of the features, step sizes, and what rounds have shown.
+    """State: names of all coefficients, scale of the features, step sizes, and history of rounds.
 
-    `weight` is the sum of the weights of all visits so far, `first` that of the first round, in units of which rounds
-    are added up.
+    `weight` is the sum of the weights of all visits so far, `first` that of the first round, which is the unit of the
+    sums over rounds.
     """
 
     names: tuple[str, ...]
@@ -119,7 +119,7 @@ class Stream:
     def begin(
         cls, loss: SmoothLoss, rows: RowBatch, standard: Standard, *, step: float | None, decay: float
     ) -> Stream:
-        """Before the first round, whose rows say how many features there are and how long steps may be."""
+        """Return the state before the first round, whose rows set the number of features and the step size."""
         named = rows.names or tuple(f"x{place}" for place in range(1, standard.features + 1))
         names = (INTERCEPT, *named) if standard.intercept else named
         p = loss.parameters(standard.parameters)
@@ -140,7 +140,7 @@ class Stream:
 
     @property
     def features(self) -> tuple[str, ...]:
-        """Their names."""
+        """Names of the features."""
         return self.names[int(self.standard.intercept) :]
 
     def after(
@@ -153,7 +153,7 @@ class Stream:
         weights: str,
         restarts: bool = False,
     ) -> Stream:
-        """One round further; `restarts` as in `Path.after`."""
+        """Return the state after another round; `restarts` as in `Path.after`."""
         self.check(rows)
         t = self.seen.path.rounds + 1
         step = self.sizes.at(t)
@@ -168,7 +168,7 @@ class Stream:
             weight = self.weight + float(each.sum())
             first = self.first or float(each.sum())
             summed = _summed(works, each / first, rows=sum(sizes))
-            # Sums count every row (or visit) alike; a step is as long as rounds have been heavy so far.
+            # Sums count every row (or visit) alike; the step is scaled by the mean weight of rounds so far.
             pace = first * t / weight
             seen = self.seen.after(summed, 1, step=step, restarts=restarts, pace=pace)
         if not np.abs(seen.path.theta).max() < LARGEST_THETA:  # NaN too
@@ -179,7 +179,7 @@ class Stream:
         return replace(self, weight=weight, first=first, seen=seen)
 
     def check(self, rows: RowBatch) -> None:
-        """Raise if these are other features than before."""
+        """Raise if the features differ from those before."""
         if rows.x.shape[1] != self.standard.features:
             raise UsageError(
                 f"X: got {rows.x.shape[1]} columns, expected {self.standard.features} as before."
@@ -190,7 +190,7 @@ class Stream:
             )
 
     def to_json(self) -> dict[str, Any]:
-        """As plain values."""
+        """Return plain values."""
         return {
             "names": list(self.names),
             "standard": asdict(self.standard),
@@ -202,7 +202,7 @@ class Stream:
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> Stream:
-        """What `to_json` was made from, to the last bit."""
+        """Return the state that `to_json` was called on, to the last bit."""
         return cls(
             names=tuple(values["names"]),
             standard=Standard(**values["standard"]),

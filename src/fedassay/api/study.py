@@ -1,4 +1,4 @@
-"""Run a whole study from its file: look up what a simulation may, share the budget, ask, and say what came of it."""
+"""Run a whole study from its file: look up what a simulation may, share the budget, query, and report."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from fedassay.study.simulation import Simulation
 from fedassay.tasks.card import KINDS
 
 FINISHED = "finished"
-"""The last entry of a study's journal."""
+"""Kind of the last entry of a study's journal."""
 
 _OF_THE_RUN = ("cohort", "runtime")
 
@@ -51,24 +51,24 @@ def run_study(
 
     Parameters
     ----------
-    study : the file, or what was read from it.
+    study : the file, or its content as a `StudyFile`.
     folder : where its journal and, at the end, all its artefacts are written, as by `fedassay run`. A run that broke
         off goes on from there when it is called again: nothing is asked, or charged, twice. Without one, everything is
         in memory.
-    key : the file of a private key that signs the certificate; one that is made for this study, if nothing is said.
+    key : the file of a private key that signs the certificate; by default a key is made for this study.
     progress : called with the leg, the clients done and the clients in all.
 
     Returns
     -------
     A `Result` of the task ``study``: ``result["tasks"]`` has the results of each task under its name,
-    ``result["verdict"]`` and ``result["budget"]`` what they say and what they cost together.
+    ``result["verdict"]`` and ``result["budget"]`` their verdict and their cost together.
 
     Raises
     ------
     UsageError
         If the study runs between real sites, which `fedassay run` does.
     Refused
-        Before the first message, if the ledger of the study says that it cannot be afforded.
+        Before the first message, if the ledger of the study would refuse its cost.
     """
     file = study if isinstance(study, StudyFile) else StudyFile.read(Path(study))
     if file.data is None:
@@ -96,7 +96,7 @@ def verify(folder: str | os.PathLike[str], *, key: str | None = None, any_key: b
 
     Returns
     -------
-    A `Verified`: ``holds``; ``wrong`` with what does not; ``unchecked``, whether the signer was not checked.
+    A `Verified`: ``holds``; ``wrong`` with the failed checks; ``unchecked``, True if the signer was not checked.
     """
     if any_key and key is not None:
         raise UsageError("any_key: got it together with key, expected one of them; leave one out.")
@@ -119,13 +119,13 @@ def conduct(file: StudyFile, folder: Path, *, progress: Progress | None = None) 
                 }
             )
             return result
-        # What can only be known while clients are asked is as it was then.
+        # Facts that are known only during the queries are kept from then.
         kept = {name: noted[name] for name in _OF_THE_RUN}
         return replace(result, **kept, warnings=tuple(noted["warnings"]))
 
 
 def finished_on(folder: Path) -> str | None:
-    """When the study in this folder was finished, in UTC; None if it was not."""
+    """Return the time in UTC at which the study in this folder was finished; None if it was not."""
     if not (folder / JOURNAL).exists():
         return None
     with closing(FileJournal(folder / JOURNAL)) as journal:
@@ -149,7 +149,7 @@ def _conduct(file: StudyFile, journal: Journal, progress: Progress | None, folde
     agenda = file.agenda(shares=shares_of(file))
     books = opened_books(file)
     if any(task.looked_up for task in file.tasks):
-        # What can be refused without the rows is refused before they are opened.
+        # Refusals that need no rows come before the rows are opened.
         file.agenda(known=file.expected_parameters(classes=2)).rehearse(terms.setting)
     data, known, warnings = _looked_up(file, terms, columns)
     agenda = file.agenda(shares={item.name: item.share for item in agenda.items}, known=known)
@@ -174,21 +174,21 @@ def _conduct(file: StudyFile, journal: Journal, progress: Progress | None, folde
 
 
 def _dealt(owner: str | Partition | None, simulation: Simulation, key: bytes) -> str | Partition | None:
-    """How rows become clients: without a seed dealt by the key of the split, so alike when a run goes on."""
+    """Return the rule that assigns rows to clients; without a seed it uses the split key, so that runs can resume."""
     if not isinstance(owner, Partition) or simulation.seed is not None:
         return owner
     return owner.seeded(int.from_bytes(hashlib.sha256(b"partition" + key).digest()[:8]))
 
 
 def _begun(journal: Journal) -> frozenset[str]:
-    """The exchanges of this study for which the ledger may have been charged already, as charges name them."""
+    """Return the exchanges of this study that the ledger may have charged already, as charges name them."""
     return frozenset(entry["exchange"].hex() for entry in journal.exchanged() if entry["kind"] == "begun")
 
 
 def _settled(file: StudyFile, journal: Journal) -> bytes:
-    """The key that splits rows, the same when a run goes on; a journal of another study is refused.
+    """Return the key that splits rows, the same when a run goes on; refuse a journal of another study.
 
-    A file that has changed before anybody was asked, after a refusal say, begins anew.
+    A study whose file has changed before the first query, after a refusal say, begins anew.
     """
     data = _fingerprint(file.source)
     settled = [entry for entry in journal.entries() if entry["kind"] == "study"]
@@ -217,7 +217,7 @@ def _settled(file: StudyFile, journal: Journal) -> bytes:
 
 
 def _fingerprint(source: Path | Database | None) -> bytes | None:
-    """The hash of the files of a simulation; None of a database, whose rows nobody looks at for that."""
+    """Return the hash of the files of a simulation; None for a database, whose rows are not read for this."""
     if not isinstance(source, Path):
         return None
     found = hashlib.sha256()
@@ -230,10 +230,9 @@ def _fingerprint(source: Path | Database | None) -> bytes | None:
 
 
 def shares_of(file: StudyFile) -> dict[str, float] | None:
-    """The shares that the planner recommends for a file that gives none; None where nothing depends on them.
+    """Return the shares that the planner recommends for a file without shares; None if nothing depends on them.
 
-    Nor where the planner cannot say: what is expected of the data is not said, or not enough of it. Then they are
-    equal.
+    Also None if the file does not state the expected data; shares are then equal. Raise if it states too little.
     """
     if file.gives_shares or file.expected is None or not file.trust.private:
         return None
@@ -249,7 +248,7 @@ def shares_of(file: StudyFile) -> dict[str, float] | None:
 def _looked_up(
     file: StudyFile, terms: EntryTerms, columns: Roles
 ) -> tuple[Any, dict[str, dict[str, Any]], tuple[str, ...]]:
-    """The data, loaded if that is needed; what is public and was not said, by task; and what to say about it."""
+    """Return the data, loaded if needed; public values that were not stated, by task; and warnings about them."""
     wanted = {name for task in file.tasks for name in task.looked_up}
     found: dict[str, Any] = {}
     source = data = terms.rows(file.source, columns)
@@ -264,7 +263,7 @@ def _looked_up(
 
 
 def finished(result: Result, agenda: Agenda, *, more: tuple[str, ...] = ()) -> Result:
-    """The result with what its tasks want to be known."""
+    """Add the notes and warnings of its tasks to the result."""
     found: dict[str, None] = dict.fromkeys((*result.warnings, *more))
     for item in agenda.items:
         results = _results(result, agenda, item.name)

@@ -1,4 +1,4 @@
-"""What all entry points share: who is trusted with what, which columns are read, how it is simulated."""
+"""Common terms of all entry points: trust model, columns, simulation."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from fedassay.trust import TRUST_MODELS, SecureSum
 
 
 def declared(kind: type[Any], arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """Return those arguments of an entry point that are parameters of this kind of task: they have the same names.
+    """Return the arguments of an entry point that are parameters of this kind of task: they have the same names.
 
     Parameters
     ----------
-    arguments : what `locals` returns at the beginning of an entry point.
+    arguments : the result of `locals` at the beginning of an entry point.
     """
     names = {one.name for one in parameters(kind)}
     return {name: value for name, value in arguments.items() if name in names}
@@ -32,12 +32,12 @@ def declared(kind: type[Any], arguments: Mapping[str, Any]) -> dict[str, Any]:
 def parameters_of(
     kind: type[Any], other: type[Any], given: Mapping[str, Any], *, instead: str
 ) -> dict[str, Any]:
-    """The parameters of one of two kinds of tasks; those of the other must be as they are by default.
+    """Return the parameters of the first of two kinds of tasks; those of the other must have their defaults.
 
     Parameters
     ----------
     given : the arguments of an entry point for both kinds; None stands for the default of either.
-    instead : what is wrong with an argument for the other kind.
+    instead : the error for an argument of the other kind.
     """
     own = declared(kind, given)
     for one in parameters(other):
@@ -47,7 +47,7 @@ def parameters_of(
 
 
 def trust_model(privacy: TrustModel | str | None) -> TrustModel:
-    """The trust model of this name, with its defaults; an object as it is; a secure sum where nothing is said.
+    """Return the trust model of a name, with its defaults; an object unchanged; a secure sum for None.
 
     Examples
     --------
@@ -72,7 +72,7 @@ distributed-dp, local-dp, server-dp, two-server, shuffle.
 
 @dataclass(frozen=True, kw_only=True)
 class Roles:
-    """Which column plays which role, and how rows become clients; see `data.federation.load`."""
+    """Columns by role, and the rule by which rows become clients; see `data.federation.load`."""
 
     names: Mapping[str, str]
     client: str | Partition | None = None
@@ -85,7 +85,7 @@ class Roles:
         object.__setattr__(self, "names", Columns(names=self.names, client=column).names)
 
     def to_json(self) -> dict[str, Any]:
-        """As they were given, for the parameters of a result."""
+        """Return the roles as they were given, for the parameters of a result."""
         if not isinstance(self.client, Partition):
             return {"client": self.client, **self.names}
         size = {} if self.client.clients is None else {"clients": self.client.clients}
@@ -94,7 +94,7 @@ class Roles:
 
 @dataclass(frozen=True, kw_only=True)
 class EntryTerms:
-    """Who is trusted with what, and how it is simulated: the same for every task."""
+    """Trust model, budget, protection and simulation: the same for every task."""
 
     trust: TrustModel
     budget: Budget | None
@@ -109,7 +109,7 @@ class EntryTerms:
         protection: Protection | None,
         simulation: Simulation | None,
     ) -> EntryTerms:
-        """What was given, and the defaults of the rest: a secure sum, one example, a faithful simulation."""
+        """Return the given terms, and defaults for the rest: a secure sum, one example, a faithful simulation."""
         for name, given, kind, such_as in (
             ("budget", budget, Budget, "Budget(epsilon=1.0)"),
             ("protection", protection, Protection, 'Protection(unit="example")'),
@@ -128,11 +128,11 @@ class EntryTerms:
 
     @property
     def setting(self) -> Setting:
-        """What can be known before the data are opened: not how many clients there are."""
+        """Setting that is known before the data are opened; the number of clients is not."""
         return Setting(trust=self.trust, protection=self.protection, budget=self.budget, clients=0)
 
     def roles(self, client: str | Partition | None, **named: str | None) -> Roles:
-        """The columns that were named, by role; a partition without a seed gets that of the simulation, or a fresh one.
+        """Return the named columns by role; a partition without a seed gets that of the simulation, or a fresh seed.
 
         Entry points may read the data several times: rows must be dealt alike each time.
         """
@@ -140,7 +140,7 @@ class EntryTerms:
         return Roles(names={role: name for role, name in named.items() if name is not None}, client=owner)
 
     def rows(self, data: Any, columns: Roles) -> Any:
-        """The data, without the rows in which a value is missing if the simulation leaves these out."""
+        """Return the data, without rows with missing values if the simulation leaves these out."""
         return self.simulation.rows(data, columns.names)
 
     def simulate(
@@ -153,7 +153,7 @@ class EntryTerms:
     def simulated(
         self, agenda: Agenda | Alone, data: Any, columns: Roles, parameters: Mapping[str, Any], **study: Any
     ) -> Result:
-        """Run an agenda; `study` is what only a study has, as `simulate` takes it."""
+        """Run an agenda; `study` holds the arguments of `simulate` that only a study has."""
         return simulate(
             agenda,
             data,
@@ -168,7 +168,7 @@ class EntryTerms:
         )
 
 
-# --- the entry point for kinds of tasks that have none of their own -----------------------------------------
+# --- entry point for kinds of tasks without their own -------------------------------------------------------
 
 
 def run_task(

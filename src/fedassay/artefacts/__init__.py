@@ -1,1 +1,1 @@
-"""What a task leaves behind for later use: files of plain numbers, checked when they are loaded."""
+"""Artefacts of tasks for later use: files of plain numbers, checked when they are loaded."""

@@ -1,4 +1,4 @@
-"""Apply an artefact to somebody's rows: read in batches, write Parquet or CSV, with the new columns last."""
+"""Apply an artefact to rows: read them in batches, write Parquet or CSV, with the new columns last."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def checked_target(target: Path, *, overwrite: bool) -> Path:
 
 
 def write_batches(target: Path, batches: Iterator[Any], *, label: str) -> int:
-    """Write all batches under the types of the first; the number of rows.
+    """Write all batches with the column types of the first, and return the number of rows.
 
     Raises `DataError` if there are none: then, and after any other error, the file is as it was before.
     """
@@ -78,7 +78,7 @@ def _alike(batch: Any, schema: Any) -> Any:
 
 
 def _flat(batch: Any) -> Any:
-    """Lists as text, because a field of a CSV file is no list."""
+    """Convert lists to text, because a field of a CSV file cannot hold a list."""
     columns = {}
     for name, array in zip(batch.schema.names, batch.columns, strict=True):
         try:
@@ -95,7 +95,7 @@ def _flat(batch: Any) -> Any:
 
 
 def joined(lists: Any) -> Any:
-    """The entries of each list as text, with blanks between them; a missing entry is empty, a missing list missing.
+    """Join the entries of each list with blanks; a missing entry is empty, a missing list stays missing.
 
     Examples
     --------
@@ -109,7 +109,7 @@ def joined(lists: Any) -> Any:
     return pc.if_else(lists.is_valid(), text, pa.scalar(None, text.type))
 
 
-# --- apply an artefact to somebody's rows -------------------------------------------------------------------
+# --- apply an artefact to rows -----------------------------------------------------------------------------
 
 COLUMN = "calibrated"
 
@@ -126,18 +126,18 @@ def apply_calibrator(
     column: str = COLUMN,
     overwrite: bool = False,
 ) -> int:
-    """Write all columns of `data` and the calibrated probability to a file; returns the rows.
+    """Write all columns of `data` and the calibrated probability to a file; return the number of rows.
 
     Parameters
     ----------
-    data : whatever the other functions read. Files are streamed, so they may be larger than memory. Columns of
+    data : any data that the other functions read. Files are streamed, so they may be larger than memory. Columns of
         a CSV file that hold only numbers are numbers in a Parquet file (`number_types`: it is read twice). Of a folder,
-        all files must have the same columns, and there must be nothing else; a column ``client`` with the file's name
+        all files must have the same columns, and there must be no other files; a column ``client`` with the file's name
         is put first, unless they have one.
     out : a `.parquet` or `.csv` file. It is complete or it is not there. In CSV, lists are text: ``0 2 3``.
     score : the column with the model's scores; by default the one of the rows that the calibrator was fitted to.
     column : the name of the new column.
-    overwrite : whether `out` may exist.
+    overwrite : True if an existing file `out` may be replaced.
 
     Raises
     ------
@@ -169,10 +169,12 @@ def write_applied(
     file_is_client: bool = False,
     at_end: Callable[[], None] = lambda: None,
 ) -> int:
-    """Write all columns of `data` and those that `make` computes from `columns`, called `new`; returns the rows.
+    """Write all columns of `data` and those called `new`, which `make` computes; return the number of rows.
+
+    `make` computes them from `columns`.
 
     Guarantee: `out` is complete or it is not there, and was not there before unless `overwrite`. With
-    `file_is_client`, the files of a folder may lack the column of the client: then each of them is one. `at_end` is
+    `file_is_client`, the files of a folder may lack the column of the client: each file is then a client. `at_end` is
     called when all rows have been seen; if it raises, nothing is written.
     """
     target = checked_target(Path(out), overwrite=overwrite)
@@ -220,7 +222,7 @@ def _check_columns(tables: list[Table], columns: Columns, new: Sequence[str]) ->
             )
 
 
-# --- apply a calibrator of logits to somebody's rows --------------------------------------------------------
+# --- apply a calibrator of logits to rows ------------------------------------------------------------------
 
 PROBABILITIES, PROBABILITY, PREDICTED = "probabilities", "probability", "predicted_class"
 
@@ -234,7 +236,9 @@ def apply_class_calibrator(
     column: str | None = None,
     overwrite: bool = False,
 ) -> int:
-    """Write all columns of `data`, the calibrated probabilities and the most probable class to a file; the rows.
+    """Write all columns of `data`, the calibrated probabilities and the most probable class to a file.
+
+    Returns the number of rows.
 
     In a Parquet file the probabilities of a row are a list, ``probabilities``; in a CSV file each class has a column,
     ``probability_0`` and so on. The number of the most probable class is ``predicted_class``. Labels are not needed.
@@ -242,8 +246,8 @@ def apply_class_calibrator(
     Parameters
     ----------
     data, out, overwrite : as for `apply_calibrator`.
-    logits : the column with the logits (lists, or a two-dimensional array of an `.npz` file), or what the names of
-        numbered columns begin with; by default that of the rows that the calibrator was fitted to.
+    logits : the column with the logits (lists, or a two-dimensional array of an `.npz` file), or the beginning of the
+        names of numbered columns; by default that of the rows that the calibrator was fitted to.
     column : gives the new columns other names: ``NAME`` or ``NAME_0`` and so on, and ``NAME_class``.
 
     Raises
@@ -251,7 +255,7 @@ def apply_class_calibrator(
     UsageError
         If `out` exists or has another suffix, or the column of the logits is not known.
     DataError
-        If the data have no such column, already have a new one, or hold what cannot be used: logits of another number
+        If the data have no such column, already have a new one, or hold unusable values: logits of another number
         of classes, say, one that is not finite, or probabilities in every row (`looks_like_probabilities`).
     """
     name = logits if logits is not None else calibrator.columns.get(LOGITS)
@@ -267,7 +271,7 @@ def apply_class_calibrator(
         return dict(zip(new, [*found, pa.array(top)], strict=True))
 
     def refuse_probabilities() -> None:
-        """A calibrator of logits says nothing true about probabilities."""
+        """Refuse probabilities: a calibrator of logits says nothing true about them."""
         if looks.where is not None:
             raise_first([probabilities_error(*looks.where)])
 
@@ -280,7 +284,7 @@ def apply_class_calibrator(
 def new_columns(
     calibrator: ClassCalibrator, out: str | os.PathLike[str], column: str | None = None
 ) -> tuple[str, ...]:
-    """What `apply_class_calibrator` calls the columns that it adds.
+    """Return the names of the columns that `apply_class_calibrator` adds.
 
     Examples
     --------
@@ -297,14 +301,14 @@ def new_columns(
 
 
 class ProbabilityLook:
-    """Whether all logits so far look like probabilities: then `where` names the first table and its column."""
+    """Check of logits that look like probabilities; `where` names the first table and column if all so far do."""
 
     def __init__(self) -> None:
         self.where: tuple[str, str] | None = None
         self._so_far = True
 
     def add(self, rows: Read) -> None:
-        """See some more rows."""
+        """Check more rows."""
         if self._so_far:
             self.where = self.where or (rows.table.label, rows.columns.names[LOGITS])
             self._so_far = looks_like_probabilities(rows.chunk.columns[LOGITS])
@@ -316,6 +320,6 @@ def _is_csv(out: str | os.PathLike[str]) -> bool:
 
 
 def _lists(p: NDArray[np.float64]) -> Any:
-    """A list for each row."""
+    """Return a list for each row."""
     offsets = np.arange(len(p) + 1, dtype=np.int32) * np.int32(p.shape[1])
     return pa.ListArray.from_arrays(pa.array(offsets), pa.array(p.reshape(-1)))

@@ -1,11 +1,11 @@
-r"""`certificate.json`: what was promised in a study, what it cost, and which files belong to it, under one signature.
+r"""`certificate.json`: the guarantees of a study, its cost, and the files that belong to it, under one signature.
 
-A certificate is evidence for an evaluation, by somebody else, of what was done. What the signature shows: whoever held
-the key has signed these very bytes. Who that is, is for the reader to know (`fedassay verify --key`). What it does not
-show: that clients told the truth, or that this software did what it says.
+A certificate is evidence for an independent evaluation of a study. The signature shows that the holder of the key has
+signed these very bytes. The reader must know by other means who that is (`fedassay verify --key`). The signature does
+not show that clients reported the truth, or that this software works as documented.
 
-The signature is over bytes and not over values: all of the file but its last entry. So every byte counts, whatever a
-parser would make of it::
+The signature is over bytes and not over values: all of the file but its last entry. So every byte counts, however a
+parser reads it::
 
     {
       "kind": "certificate",
@@ -86,18 +86,18 @@ def certify(
     ledger_head: str | None = None,
     training: Budget | None = None,
 ) -> Path:
-    """Write the certificate of a study's folder; the last thing to write, as it covers the other files.
+    """Write the certificate of a study's folder; write it last, as it covers the other files.
 
     Guarantee: numbers are those of the result; every file is hashed as it is on the disk now. Fails closed: a result
-    whose releases do not compose to what it says, that has spent more than its budget, or that is not what
-    `result.json` in the folder holds, gets no certificate (`UsageError`).
+    whose releases do not compose to its stated epsilon, that has spent more than its budget, or that is not the
+    content of `result.json` in the folder, gets no certificate (`UsageError`).
 
     Parameters
     ----------
     files : names of the files in the folder that it covers; `result.json` must be one of them.
     identity : the key to sign with; None draws one for this study and forgets it.
     ledger_head : the hash at the end of the coordinator's ledger, if there is one.
-    training : what the training of the model has cost, as its owner states.
+    training : the cost of training the model, as its owner states.
     """
     document: Mapping[str, Any] = json.loads(result.to_json()) if isinstance(result, Result) else result
     _require_same(folder, document, files)
@@ -117,7 +117,7 @@ def certify(
 
 
 def _require_same(folder: Path, document: Mapping[str, Any], files: Sequence[str]) -> None:
-    """Refuse what is no study, or not the one whose result lies in the folder."""
+    """Refuse a result that is not of a study, or is not the result in the folder."""
     if document.get("task") != "study":
         raise UsageError(f"certificate: got a result of the task {document.get('task')!r}, expected a study.")
     if RESULT not in files or CERTIFICATE in files or len(set(files)) < len(files):
@@ -150,12 +150,12 @@ def _described(document: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def asked_of(tasks: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
-    """What was asked in each task of a study's results, without what came out."""
+    """Return the request of each task in a study's results, without its outcome."""
     return {name: {key: one.get(key) for key in _ASKED} for name, one in tasks.items()}
 
 
 def versions() -> dict[str, str | None]:
-    """Of whoever certifies: of fedassay, Python and the packages that numbers, noise and signatures come from."""
+    """Return the signer's versions of fedassay, Python and the packages for numbers, noise and signatures."""
     found = {"fedassay": VERSION, "python": platform.python_version(), **dict.fromkeys(_PACKAGES)}
     for name in _PACKAGES:
         with suppress(PackageNotFoundError):
@@ -178,7 +178,7 @@ def _write(path: Path, content: dict[str, Any], identity: Identity | None) -> Pa
 
 
 def signed_text(content: Mapping[str, Any]) -> str:
-    r"""The text of a certificate up to where the signature follows; ASCII only.
+    r"""Return the text of a certificate up to its signature; ASCII only.
 
     Examples
     --------
@@ -198,7 +198,7 @@ PROMISED = ("statement", "epsilon", "delta", "unit", "neighbours", "trust_model"
 
 @dataclass(frozen=True, kw_only=True)
 class Certificate:
-    """What a certificate says, with the types that checks need; whether it is true is for `verified.py`."""
+    """Content of a certificate, with the types that checks need; `verified.py` checks that it is true."""
 
     study: str
     created: str
@@ -206,7 +206,7 @@ class Certificate:
     made_for_this_study: bool
     files: tuple[HashedFile, ...]
     tasks: dict[str, str]
-    """Name to kind."""
+    """Kind of each task, by name."""
     privacy: dict[str, Any] = field(repr=False)
     ledger: object = field(repr=False)
     content: dict[str, Any] = field(repr=False)
@@ -215,7 +215,7 @@ class Certificate:
 
     @classmethod
     def of(cls, raw: bytes) -> Certificate:
-        """From the bytes of a file; what is no certificate is refused with one sentence (`UsageError`)."""
+        """Read the bytes of a file; refuse anything but a certificate with one sentence (`UsageError`)."""
         tail = _TAIL.search(raw)
         content = _parsed(raw)
         if not isinstance(content, dict) or content.get("kind") != KIND:
@@ -253,7 +253,7 @@ class Certificate:
 
     @property
     def signature_holds(self) -> bool:
-        """Whether the holder of the stated key has signed the file as it is."""
+        """True if the holder of the stated key has signed the file as it is."""
         return verifies(self.public, PURPOSE, self.signed, self.signature)
 
 
@@ -266,12 +266,12 @@ def _tasks(content: object) -> dict[str, str]:
 
 
 def parsed_result(raw: bytes) -> dict[str, Any]:
-    """A result's document from the bytes of a file, or a `UsageError`."""
+    """Return a result's document from the bytes of a file, or raise `UsageError`."""
     return named_entries(_parsed(raw), "the file")
 
 
 def _parsed(raw: bytes) -> Any:
-    """JSON in which no name comes twice and every number is finite."""
+    """Parse JSON in which no name comes twice and every number is finite."""
     try:
         return json.loads(raw.decode("utf-8"), object_pairs_hook=_named_once, parse_constant=no_constant)
     except (ValueError, RecursionError) as error:

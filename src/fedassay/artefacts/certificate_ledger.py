@@ -1,9 +1,9 @@
-"""The ledger and the openings of a certificate: what a study released and who opened its totals, checked again.
+"""Ledger and openings of a certificate: the releases of a study and the members who opened its totals.
 
-Whether the releases add up to what is said of them; and members' signatures over the set of clients. Each opening holds
-the terms of an exchange as all its parties agreed on them. Their digest is the session that every member has signed,
-and they hold a digest of the public keys that every site has pinned: no member signs for other keys than its own site
-believes. So what is checked here is what members have said, whoever made the certificate.
+Both are checked again. Releases must compose to the stated epsilon; members must have signed the set of clients. Each
+opening holds the terms of an exchange as all its parties agreed on them. Their digest is the session that every member
+has signed, and they hold a digest of the public keys that every site has pinned: no member signs for other keys than
+its own site believes. The checks therefore rest on the statements of members, not on the maker of the certificate.
 """
 
 from __future__ import annotations
@@ -31,16 +31,16 @@ ENTRY_KEYS = (
 )
 
 TOLERANCE = 1e-6
-"""Two versions of the numerical libraries may differ by this much in an epsilon, relative to it."""
+"""Largest relative difference of an epsilon between two versions of the numerical libraries."""
 
 _MOST = 100_000
-"""Entries of one study: more are not read."""
+"""Largest number of entries of one study; more are not read."""
 
 _Plain = Mapping[str, Any]
 
 
 def ledger_of(budget: _Plain, *, head: str | None) -> dict[str, Any]:
-    """The ledger part from the `results.budget` of a study's document and the head of the coordinator's ledger."""
+    """Return the ledger part, from `results.budget` of a study's document and the head of the coordinator's ledger."""
     return {
         "budget": budget["epsilon"],
         **{name: budget[name] for name in ("delta", "spent", "remaining")},
@@ -50,19 +50,19 @@ def ledger_of(budget: _Plain, *, head: str | None) -> dict[str, Any]:
 
 
 def composed(ledger: _Plain) -> float:
-    """The epsilon that the entries compose to at the ledger's delta, computed anew from their noise laws.
+    """Compute the epsilon of the entries together at the ledger's delta, anew from their noise laws.
 
-    Raises `UsageError` if an entry is not one. Infinite if one of them has no noise.
+    Raises `UsageError` if an entry is malformed. Infinite if an entry has no noise.
     """
     delta = 0.0 if ledger["delta"] is None else number(ledger["delta"], "delta")
     return _epsilon([charge_of_entry(entry) for entry in ledger["entries"]], delta)
 
 
 def doubts(content: object, privacy: _Plain, tasks: Mapping[str, str] | None = None) -> Iterator[str]:
-    """Everything that is wrong with a ledger part beside the privacy part of the same certificate: a sentence each.
+    """Yield a sentence for each error in a ledger part, compared with the privacy part of the same certificate.
 
-    Any JSON may come; nothing is raised. With `tasks`, by name and kind, every release must be of one of them, and
-    each must have one; prediction sets may be found without asking anybody.
+    Any JSON is accepted; nothing is raised. With `tasks`, by name and kind, every release must belong to a task, and
+    each task must have a release; prediction sets may be found without asking any site.
     """
     try:
         ledger = entries(content, KEYS, "ledger")
@@ -82,7 +82,7 @@ def doubts(content: object, privacy: _Plain, tasks: Mapping[str, str] | None = N
 
 
 def charge_of_entry(content: object) -> Charge:
-    """An entry as the accountant sees it; what is none is refused with one sentence (`UsageError`).
+    """Return an entry as a charge of the accountant; refuse anything else with one sentence (`UsageError`).
 
     Examples
     --------
@@ -120,7 +120,7 @@ def charge_of_entry(content: object) -> Charge:
 
 
 def _charges(ledger: _Plain) -> list[tuple[Charge, _Plain]]:
-    """The entries as charges, each with what it says of itself."""
+    """Return the entries as charges, each with its own text."""
     for name in ("budget", "delta", "spent", "remaining"):
         if ledger[name] is not None:
             number(ledger[name], name)
@@ -145,7 +145,7 @@ def _strangers(charges: list[tuple[Charge, _Plain]], privacy: _Plain) -> Iterato
 
 
 def _unknown(charges: list[tuple[Charge, _Plain]], tasks: Mapping[str, str]) -> Iterator[str]:
-    """Releases of tasks that were not asked, and tasks without one: whoever leaves it out understates the cost."""
+    """Yield releases of unknown tasks, and tasks without a release: leaving one out understates the cost."""
     released = {charge.task for charge, _ in charges}
     for name in sorted(released.difference(tasks)):
         yield f"ledger: it has a release of {name!r}, which is no task of the study."
@@ -184,7 +184,7 @@ def _with_noise(ledger: _Plain, charges: list[tuple[Charge, _Plain]]) -> Iterato
 
 
 def _epsilon(charges: list[Charge], delta: float) -> float:
-    """What charges compose to; infinite, as for a release without noise, where it cannot be computed."""
+    """Compute the epsilon of charges together; infinite, as for a release without noise, if that is impossible."""
     try:
         return compose(charges, delta)
     except (FedassayError, ValueError, ArithmeticError):
@@ -195,13 +195,13 @@ def _agree(one: float, other: float, *, size: float) -> bool:
     return math.isclose(one, other, rel_tol=0.0, abs_tol=TOLERANCE * abs(size))
 
 
-# --- who opened the totals -----------------------------------------------------------------------------------
+# --- openings of totals --------------------------------------------------------------------------------------
 
 OPENING_KEYS = ("exchange", "terms", "keys", "clients", "set", "members", "asked", "needed", "statement")
 
 
 def opening_doubts(content: object, ledger: object, privacy: _Plain) -> Iterator[str]:
-    """Everything that is wrong with the openings of a certificate: a sentence each. Any JSON may come.
+    """Yield a sentence for each error in the openings of a certificate. Any JSON is accepted.
 
     Guarantee: if there is none, every release of a trust model whose totals members open belongs to an exchange in
     which as many members as its terms need have signed that they answered for this set of clients, and no other.
@@ -224,7 +224,7 @@ def opening_doubts(content: object, ledger: object, privacy: _Plain) -> Iterator
 
 
 def _exchange(content: object) -> str:
-    """The exchange that members have opened, as an id; `UsageError` if they have not."""
+    """Return the id of the exchange that members have opened; raise `UsageError` if they have not."""
     opening = entries(content, OPENING_KEYS, "openings")
     raw = bytes.fromhex(opening["terms"])
     terms, session = wire.decode(raw), hashlib.sha256(raw).digest()
@@ -255,13 +255,13 @@ def _exchange(content: object) -> str:
 
 
 def _opened(trust_model: str) -> bool:
-    """Whether members open the totals of this trust model."""
+    """Return whether members open the totals of this trust model."""
     kind = TRUST_MODELS.get(trust_model)
     return kind is not None and kind.member_leg is not None
 
 
 def _exchanges(ledger: object) -> set[str] | None:
-    """The exchanges of the releases in a ledger part; None if it cannot be read, which is told elsewhere."""
+    """Return the exchanges of the releases in a ledger part; None if it cannot be read, which `doubts` reports."""
     try:
         return {str(one["id"]).partition("/")[0] for one in ledger["entries"]}  # type: ignore[index]
     except (TypeError, KeyError):
@@ -269,7 +269,7 @@ def _exchanges(ledger: object) -> set[str] | None:
 
 
 def openings_in_words(openings: Sequence[_Plain]) -> str:
-    """What holds of openings without a doubt."""
+    """Describe openings in which no error was found."""
     fewest = min((len(one["members"]) - one["needed"] for one in openings), default=math.inf)
     spare = "false rows were checked for" if fewest > 0 else "of some, false rows could not be noticed"
     return f"{len(openings)} sets of clients, each signed by enough of the members that opened its totals; {spare}."

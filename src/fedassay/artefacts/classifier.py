@@ -24,20 +24,20 @@ from fedassay.tasks.shared_parameters import Transform
 
 
 class Conventions(ABC):
-    """Parameters are those of the constructor, which keeps them as they are under their own names."""
+    """Base of estimators; the constructor stores its parameters unchanged, under their own names."""
 
     _estimator_type: ClassVar[str] = "classifier"
 
     @abstractmethod
     def predict(self, X: ArrayLike) -> NDArray[Any]:
-        """The class of each row."""
+        """Return the class of each row."""
 
     def score(self, X: ArrayLike, y: ArrayLike) -> float:
-        """The accuracy of `predict`."""
+        """Return the accuracy of `predict`."""
         return float(np.mean(self.predict(X) == np.asarray(y)))
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:  # noqa: FBT001, FBT002
-        """The parameters of the constructor; if `deep`, also those of estimators among them, as ``name__parameter``."""
+        """Return the constructor's parameters; if `deep`, also those of nested estimators, as ``name__parameter``."""
         own = {name: getattr(self, name) for name in inspect.signature(type(self)).parameters}
         nested = {
             f"{name}__{inner}": value
@@ -48,9 +48,9 @@ class Conventions(ABC):
         return {**own, **nested}
 
     def set_params(self, **parameters: Any) -> Self:
-        """Change parameters of the constructor, or of estimators among them."""
+        """Change parameters of the constructor, or of nested estimators."""
         known = self.get_params(deep=False)
-        # An estimator before its own parameters, wherever it stands.
+        # Set an estimator before its own parameters, in any order of arguments.
         for name in sorted(parameters, key=lambda name: "__" in name):
             own, _, inner = name.partition("__")
             if own not in known:
@@ -73,7 +73,7 @@ class Conventions(ABC):
 
 
 def classifier_tags(*, multi_class: bool, one_d_array: bool) -> Any:
-    """What scikit-learn asks a classifier about itself."""
+    """Return the tags that scikit-learn reads from a classifier."""
     from sklearn.utils import ClassifierTags, InputTags, Tags, TargetTags  # only scikit-learn asks
 
     return Tags(
@@ -89,15 +89,15 @@ def classifier_tags(*, multi_class: bool, one_d_array: bool) -> Any:
 RESPONSES = ("auto", "decision_function", "predict_proba")
 
 LEAST = float(np.finfo(np.float64).eps)
-"""Probabilities below count as this one, as in scikit-learn's log loss: that of 0 has no logarithm."""
+"""Smallest probability, as in scikit-learn's log loss; smaller ones are replaced by it, as 0 has no logarithm."""
 
 
 class CalibratedClassifier(Conventions):
-    """A fitted classifier and the calibrator that a federation has fitted to its logits, in one.
+    """Fitted classifier together with the calibrator that a federation has fitted to its logits.
 
     Class k of the calibrator is ``estimator.classes_[k]``: export the labels of the calibration rows as places in
-    `classes_`, and their logits as `logits` computes them (scaling each class by itself makes something else of
-    logits that are all shifted by the same amount).
+    `classes_`, and their logits as `logits` computes them (scaling each class by itself depends on a
+    shift of all logits by the same amount).
 
     Parameters
     ----------
@@ -130,12 +130,12 @@ class CalibratedClassifier(Conventions):
         self.response_method = response_method
 
     def fit(self, X: Any = None, y: Any = None) -> Self:
-        """Nothing is fitted; what does not fit together is refused."""
+        """Fit nothing; refuse an estimator and a calibrator that do not fit together."""
         self._check()
         return self
 
     def logits(self, X: Any) -> Floats:
-        """What the model says about rows, one column for each class: what the calibrator is to be fitted to."""
+        """Return the model's logits of rows, one column for each class, to which the calibrator is to be fitted."""
         self._check()
         wanted = self.response_method
         if wanted == "decision_function" or (
@@ -154,24 +154,24 @@ class CalibratedClassifier(Conventions):
         return z
 
     def predict_proba(self, X: Any) -> Floats:
-        """The calibrated probabilities, one column per class of `classes_`."""
+        """Return the calibrated probabilities, one column per class of `classes_`."""
         z = self.logits(X)
         return self.calibrator.map.predict_proba(z)
 
     def predict(self, X: Any) -> NDArray[Any]:
-        """The most probable class of each row, one of `classes_`."""
+        """Return the most probable class of each row, one of `classes_`."""
         z = self.logits(X)
         found = self.calibrator.map
         return np.asarray(self.classes_[most_probable(found, z, found.predict_proba(z))])
 
     @property
     def classes_(self) -> NDArray[Any]:
-        """The labels, in the order of the columns of `predict_proba`."""
+        """Labels, in the order of the columns of `predict_proba`."""
         return np.asarray(self.estimator.classes_)
 
     @property
     def n_features_in_(self) -> int:
-        """How many columns the model takes."""
+        """Number of columns that the model takes."""
         return int(self.estimator.n_features_in_)
 
     def _check(self) -> None:
@@ -213,7 +213,7 @@ class CalibratedClassifier(Conventions):
 class FederatedCalibrator(Conventions):
     """Fit the calibrator that a federation would fit, to rows that are in one place.
 
-    The same code as `fedassay.calibrate` without noise: the rows are counted into a histogram of scores, and
+    This is the code of `fedassay.calibrate` without noise: the rows are counted into a histogram of scores, and
     the method sees nothing else. Scores are probabilities in [0, 1], one per row, or the two columns of a
     classifier's ``predict_proba``, so that it can end a pipeline::
 
@@ -288,11 +288,11 @@ class FederatedCalibrator(Conventions):
         return self
 
     def predict_proba(self, X: ArrayLike) -> Floats:
-        """The calibrated probabilities, one column per class of `classes_`."""
+        """Return the calibrated probabilities, one column per class of `classes_`."""
         return self._fitted().predict_proba(X)
 
     def predict(self, X: ArrayLike) -> NDArray[Any]:
-        """The more probable class of each row, the positive one from 0.5 on."""
+        """Return the more probable class of each row, the positive one from 0.5 on."""
         positive = self._fitted().predict(X) >= 0.5
         return np.asarray(self.classes_[positive.astype(np.int64)])
 

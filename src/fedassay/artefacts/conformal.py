@@ -1,8 +1,7 @@
-"""What a conformal run leaves behind: thresholds that turn a model's predictions into intervals or sets.
+"""Artefact of a conformal run: thresholds that turn a model's predictions into intervals or sets.
 
-A set holds what scores at most the threshold. The file is plain JSON, checked when it is loaded, never executed.
-
-The interval of all values that score at most a threshold, to the last bit.
+A set holds the values that score at most the threshold. The file is plain JSON, checked when it is loaded, never
+executed. The interval of all values that score at most a threshold is exact to the last bit.
 
 The scores of regression are max(lower - y, y - upper) / scale, with lower = upper for a single prediction. Computed in
 doubles, each difference is rounded, so that lower - t·scale and upper + t·scale, rounded again, can leave out a value
@@ -48,13 +47,13 @@ from fedassay.summaries.quantities import QUANTITIES, checked_quantity, scores_o
 from fedassay.summaries.scored import EVERYONE
 from fedassay.version import VERSION
 
-# --- what a predictor of classes knows about its classes ----------------------------------------------------
+# --- number of classes of a predictor -----------------------------------------------------------------------
 
 
 def checked_classes(classes: object, *, score: str, by: str, parts: int) -> int | None:
-    """How many classes there are; None for scores without classes, or where nobody said.
+    """Return the number of classes; None for scores without classes, or if it is not stated.
 
-    Thresholds of classes say it too, and for ``binary`` there are always two.
+    Thresholds of classes determine it too, and for ``binary`` it is always two.
 
     Examples
     --------
@@ -95,7 +94,7 @@ def check_width(rows: Read, classes: int | None) -> None:
 
 
 def warn_of_probabilities(rows: Sequence[Read]) -> None:
-    """A `UserWarning` to the caller of who calls this, if all rows have probabilities in the place of logits."""
+    """Give a `UserWarning` at the caller's caller, if all rows have probabilities in the place of logits."""
     if rows and all(looks_like_probabilities(one.chunk.columns["logits"]) for one in rows):
         name = rows[0].columns.names["logits"]
         warnings.warn(probabilities_warning(rows[0].table.label, name).sentence(), UserWarning, stacklevel=3)
@@ -105,24 +104,24 @@ def warn_of_probabilities(rows: Sequence[Read]) -> None:
 
 
 _BLOCK = 1 << 14
-"""Rows at a time, so that temporary arrays stay in the processor's cache."""
+"""Number of rows at a time, so that temporary arrays stay in the processor's cache."""
 
 _NEAR = 4 * np.finfo(np.float64).eps
-"""How far the end of an interval can be from where it is without rounding, relative to the largest number involved."""
+"""Largest error of the end of an interval by rounding, relative to the largest number involved."""
 
 
 def intervals(lower: ArrayLike, upper: ArrayLike, scale: ArrayLike, threshold: ArrayLike) -> Floats:
-    """Lower and upper ends (n x 2) of the values y with max(lower - y, y - upper) / scale <= threshold.
+    """Return lower and upper ends (n x 2) of the values y with max(lower - y, y - upper) / scale <= threshold.
 
     Guarantee: a finite double y is in the interval (ends included) exactly if its score, as `scores_of` computes it,
-    is at most the threshold. Edge cases: nothing scores so little (a negative threshold of CQR): both ends are NaN; an
+    is at most the threshold. Edge cases: no value scores so little (a negative threshold of CQR): both ends are NaN; an
     infinite threshold: -inf and inf.
 
     Parameters
     ----------
-    lower, upper : what the model predicts; the same for a single prediction. Finite.
-    scale : above 0; 1 for scores without one.
-    threshold : one, or one per row; +inf is allowed.
+    lower, upper : the model's quantiles; equal for a single prediction. Finite.
+    scale : above 0; 1 for scores without a scale.
+    threshold : a single threshold, or a threshold per row; +inf is allowed.
 
     Examples
     --------
@@ -149,7 +148,7 @@ def intervals(lower: ArrayLike, upper: ArrayLike, scale: ArrayLike, threshold: A
 
 
 def _largest(anchor: Floats, scale: Floats | None, threshold: Floats) -> Floats:
-    """The largest double y with (y - anchor) / scale <= threshold, both operations rounded; no scale is one of 1.
+    """Return the largest double y with (y - anchor) / scale <= threshold, both operations rounded; no scale is 1.
 
     Nearly always it is anchor + threshold·scale, rounded, or the double before it; the others are searched for.
     """
@@ -166,9 +165,9 @@ def _largest(anchor: Floats, scale: Floats | None, threshold: Floats) -> Floats:
 
 
 def _sum(anchor: Floats, threshold: Floats) -> Floats:
-    """About the largest y for which y - anchor rounds to the threshold: half a unit of it more than the sum.
+    """Approximate the largest y for which y - anchor rounds to the threshold: half a unit of it more than the sum.
 
-    With the error of the sum (Knuth's two-sum), because y can have finer digits than the threshold.
+    The error of the sum is added (Knuth's two-sum), because y can have finer digits than the threshold.
     """
     about = anchor + threshold
     added = about - anchor
@@ -177,19 +176,19 @@ def _sum(anchor: Floats, threshold: Floats) -> Floats:
 
 
 def _score(y: Floats, anchor: Floats, scale: Floats | None) -> Floats:
-    """How `scores_of` computes it."""
+    """Compute the score as `scores_of` does."""
     away = y - anchor
     return away if scale is None else away / scale
 
 
 def _moved(values: Floats, steps: int) -> Floats:
-    """The doubles above these for 1, below for -1. No numbers next to zero and infinity: then a search follows."""
+    """Return the next doubles, above for 1, below for -1; no numbers next to zero and infinity: a search follows."""
     bits = values.view(np.int64)
     return np.asarray(bits + steps * ((bits >> 63) | 1)).view(np.float64)
 
 
 def _searched(anchor: Floats, scale: Floats, threshold: Floats) -> Floats:
-    """The same by bisection over the doubles."""
+    """Compute `_largest` by bisection over the doubles."""
     size = threshold * scale
     about = anchor + size
     near = _NEAR * np.maximum(np.abs(anchor), np.abs(size)) + np.finfo(np.float64).tiny
@@ -212,21 +211,21 @@ def _fits(place: Ints, anchor: Floats, scale: Floats, threshold: Floats) -> NDAr
 
 
 def _order(values: Floats) -> Ints:
-    """Whole numbers in the order of the doubles, without gaps: 0.0 is 0, the next double 1."""
+    """Return whole numbers in the order of the doubles, without gaps: 0.0 is 0, the next double 1."""
     bits = np.asarray(values, dtype=np.float64).view(np.int64)
     return np.where(bits < 0, np.int64(np.iinfo(np.int64).min) - bits, bits)
 
 
 def _double(places: Ints) -> Floats:
-    """The doubles at these places."""
+    """Return the doubles at these places."""
     bits = np.where(places < 0, np.int64(np.iinfo(np.int64).min) - places, places)
     return np.asarray(bits, dtype=np.int64).view(np.float64)
 
 
-# --- what a conformal run leaves behind ---------------------------------------------------------------------
+# --- the predictor of a conformal run -----------------------------------------------------------------------
 
 TRUTH = ("target", "class", "label")
-"""Roles that only labelled rows have; prediction does without."""
+"""Roles that only labelled rows have; prediction does not need them."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -235,18 +234,18 @@ class ConformalPredictor:
 
     Parameters
     ----------
-    method, level : how the thresholds were found, and the coverage that was asked for.
+    method, level : how the thresholds were found, and the requested coverage.
     score, parameters : the conformity score (`fedassay.summaries.quantities`).
-    by : what has a threshold of its own: nothing (``""``, the one threshold is called ``all``), each ``class``, each
-        ``group``, or each ``client`` (the method local).
-    thresholds : by name, each with what it promises.
-    classes : how many classes there are; None for scores of numbers, or if nobody said; 2 for the score binary, whose
+    by : the parts with thresholds of their own: none (``""``, the only threshold is called ``all``), each ``class``,
+        each ``group``, or each ``client`` (the method local).
+    thresholds : by name, each with its guarantee.
+    classes : the number of classes; None for scores of numbers, or if it is not stated; 2 for the score binary, whose
         parameters are a calibrator (`fedassay.summaries.maps.numbers_of`), or none.
     columns : the column that played each role, such as ``{"target": "y", "prediction": "p"}``.
-    notes : what else the run said.
+    notes : other notes of the run.
     privacy : the `privacy` part of the result that it comes from.
 
-    Guarantee: that of each threshold, for rows like those of the calibration. What is in a set and what is not is
+    Guarantee: that of each threshold, for rows like those of the calibration. Membership of a set is
     decided exactly: a value is in it if and only if its score, as the calibration computes scores, is at most the
     threshold. `save` and `load` keep every number bit for bit; loading executes nothing from the file.
 
@@ -294,35 +293,35 @@ class ConformalPredictor:
 
     @classmethod
     def of(cls, result: Result) -> ConformalPredictor:
-        """The predictor of a result of `fedassay.conformal`.
+        """Return the predictor of a result of `fedassay.conformal`.
 
         Raises `DataError` with the reason if the result has no threshold.
         """
         return cls(**fields_of(result))
 
-    # --- what is known ---------------------------------------------------------------------------------------
+    # --- properties ------------------------------------------------------------------------------------------
 
     @property
     def threshold(self) -> float:
-        """The one threshold; `thresholds` has them where there are several."""
+        """The only threshold; see `thresholds` if there are several."""
         if self.by:
             raise UsageError(f"threshold: each {self.by} has its own; see `thresholds`.")
         return self.thresholds[EVERYONE].value
 
     @property
     def inputs(self) -> tuple[str, ...]:
-        """The roles of the columns that prediction needs. The true class is not among them: all are tried."""
+        """Roles of the columns that prediction needs. The true class is not among them: all classes are tried."""
         roles = tuple(role for role in QUANTITIES[self.score].columns if role not in TRUTH)
         return (*roles, self.by) if self.by in ("group", CLIENT) else roles
 
     @property
     def gives_sets(self) -> bool:
-        """Whether it predicts sets of classes; otherwise intervals, or nothing for a score of one's own."""
+        """True if it predicts sets of classes; otherwise intervals, or nothing for a user-defined score."""
         return QUANTITIES[self.score].gives_sets
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What whoever uses it should know: thresholds that promise nothing, or sets that hold everything."""
+        """Warnings for the user: thresholds that promise nothing, or sets that hold everything."""
         return warnings_of(self.by, self.thresholds)
 
     # --- use -------------------------------------------------------------------------------------------------
@@ -337,15 +336,15 @@ class ConformalPredictor:
         group: ArrayLike | None = None,
         client: ArrayLike | None = None,
     ) -> Floats:
-        """The lower and the upper end of each row's interval, both in it: an array of n x 2.
+        """Return the lower and the upper end of each row's interval, both included: an array of n x 2.
 
         Parameters
         ----------
-        prediction : the model's, for the scores absolute and normalised.
-        scale : how far it expects to be off, for the score normalised.
-        lower, upper : the quantiles that it predicts, for the score cqr.
-        group, client : where each of them has a threshold of its own, the name for each row. A group that was not
-            declared has the threshold of ``other``, if there is one.
+        prediction : the model's prediction, for the scores absolute and normalised.
+        scale : the model's expected error, for the score normalised.
+        lower, upper : the model's quantiles, for the score cqr.
+        group, client : the name for each row, if each group or client has a threshold of its own. A group that was not
+            declared has the threshold of ``other``, if it exists.
         """
         self.check_use("predict_interval")
         given = {"prediction": prediction, "scale": scale, "lower": lower, "upper": upper}
@@ -360,7 +359,7 @@ class ConformalPredictor:
         group: ArrayLike | None = None,
         client: ArrayLike | None = None,
     ) -> Bools:
-        """Which classes are in each row's set: an array of n x K; a `UserWarning` if logits look like probabilities.
+        """Return the classes in each row's set: an array of n x K. Gives a `UserWarning` for logits like probabilities.
 
         Parameters
         ----------
@@ -390,7 +389,7 @@ class ConformalPredictor:
         logits: ArrayLike | None = None,
         score: ArrayLike | None = None,
     ) -> Floats:
-        """The conformity scores of labelled rows, as the calibration computes them; `label` is the true class."""
+        """Compute the conformity scores of labelled rows as the calibration does; `label` is the true class."""
         if self.score == "conformity":
             raise UsageError("conformity: the score is a column of your own; give it to covers as it is.")
         given = {"target": target, "prediction": prediction, "scale": scale, "lower": lower, "upper": upper}
@@ -405,12 +404,12 @@ class ConformalPredictor:
     def covers(
         self, scores: ArrayLike, *, group: ArrayLike | None = None, client: ArrayLike | None = None
     ) -> Bools:
-        """Whether the sets of rows with these scores hold their true values.
+        """Return whether the sets of rows with these scores hold their true values.
 
         Parameters
         ----------
-        scores : what `conformity` gives, or a score of one's own.
-        group : where each group has a threshold of its own, the group of each row; with thresholds per class, the
+        scores : the result of `conformity`, or a user-defined score.
+        group : the group of each row, if each group has a threshold of its own; with thresholds per class, the
             true class.
         client : as for `predict_interval`.
         """
@@ -425,7 +424,7 @@ class ConformalPredictor:
         return np.concatenate([np.empty(0, dtype=np.bool_), *covered])
 
     def check_use(self, use: str) -> None:
-        """Refuse to make intervals of what are scores of classes, and the other way round."""
+        """Refuse intervals for scores of classes, and sets for scores of numbers."""
         if self.score == "conformity":
             raise UsageError(
                 f"{use}: the score is a column of your own, so that only you can tell which values score at most the "
@@ -438,7 +437,7 @@ class ConformalPredictor:
     # --- rows ------------------------------------------------------------------------------------------------
 
     def intervals_of(self, rows: Read) -> Floats:
-        """As `predict_interval`, of rows that have been read."""
+        """Return `predict_interval` of rows that have been read."""
         columns = rows.chunk.columns
         lower, upper = (columns.get(role, columns.get("prediction")) for role in ("lower", "upper"))
         assert lower is not None
@@ -446,7 +445,7 @@ class ConformalPredictor:
         return intervals(lower, upper, columns.get("scale", 1.0), self.limits_of(rows))
 
     def sets_of(self, rows: Read) -> Bools:
-        """As `predict_set`, of rows that have been read."""
+        """Return `predict_set` of rows that have been read."""
         check_width(rows, self.classes)
         if self.by == "class":
             limit = np.array([self.thresholds[str(place)].value for place in range(len(self.thresholds))])
@@ -456,13 +455,13 @@ class ConformalPredictor:
         return sets_of(rows.chunk.columns, limit, self.score, self.parameters)
 
     def limits_of(self, rows: Read) -> Floats:
-        """The threshold of each row, or the one for all."""
+        """Return the threshold of each row, or the common one."""
         return limits(self.by, {part: one.value for part, one in self.thresholds.items()}, rows)
 
     # --- file ------------------------------------------------------------------------------------------------
 
     def to_json(self) -> dict[str, Any]:
-        """The artefact as plain values."""
+        """Return the artefact as plain values."""
         return {
             "artefact": KIND,
             "format": FORMAT,
@@ -484,10 +483,10 @@ class ConformalPredictor:
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> ConformalPredictor:
-        """Read an artefact. Anything that is not one is refused with one sentence (`UsageError`)."""
+        """Read an artefact; refuse any other file with one sentence (`UsageError`)."""
         return load_artefact(path, cls.from_json)
 
     @classmethod
     def from_json(cls, content: object) -> ConformalPredictor:
-        """What `to_json` was called on; anything else is refused."""
+        """Return the predictor that `to_json` was called on; refuse anything else."""
         return cls(**fields_from_json(content))

@@ -1,4 +1,4 @@
-"""Apply a conformal predictor to somebody's rows: intervals as two columns, sets as lists of classes."""
+"""Apply a conformal predictor to rows: intervals as two columns, sets as lists of classes."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ OPTIONS: Mapping[str, str] = {
     **{role: f"--{role}" for role in ("prediction", "scale", "lower", "upper", LOGITS, "score", CLIENT)},
     "group": "--by",
 }
-"""What the command line calls the column in each role."""
+"""Option of the command line that names the column in each role."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Applied:
-    """What was written: how many rows, the new columns, and what whoever uses them should know."""
+    """Result of writing: the number of rows, the new columns, and warnings for their users."""
 
     rows: int
     columns: tuple[str, str]
@@ -51,8 +51,8 @@ def apply_conformal(
 
     Intervals are two columns of numbers, ``lower`` and ``upper``, both in the interval: -inf and inf where the
     threshold is infinite, null where the interval is empty (CQR). Sets are ``prediction_set``, a list of class numbers
-    that can be empty (LAC, binary), and ``set_size``. Labels are not needed. There are warnings about what promises
-    nothing, infinite thresholds of the rows that are there, and probabilities in the place of logits.
+    that can be empty (LAC, binary), and ``set_size``. Labels are not needed. Warnings are about
+    thresholds that promise nothing, infinite thresholds of rows that are there, and probabilities in place of logits.
 
     Parameters
     ----------
@@ -67,7 +67,7 @@ def apply_conformal(
         If `out` exists or has another suffix, a column is not known or not needed, or the score is one of the user's
         own, for which there are neither intervals nor sets.
     DataError
-        If the data lack a column, already have a new one, or hold what cannot be used: logits of another number of
+        If the data lack a column, already have a new one, or hold unusable values: logits of another number of
         classes, say, or a row of a group or client without a threshold.
     """
     predictor.check_use("predict_set" if predictor.gives_sets else "predict_interval")
@@ -89,12 +89,12 @@ def apply_conformal(
 
 
 class _Seen:
-    """What rows tell about the use of a predictor, as they pass."""
+    """Collector of warnings about the use of a predictor, from rows as they are read."""
 
     def __init__(self, predictor: ConformalPredictor) -> None:
         self._predictor = predictor
         infinite = any(one.infinite for one in predictor.thresholds.values())
-        # Of a class there are no rows: each is tried in every row.
+        # Rows are not counted by class: each class is tried in every row.
         self._rows: Counter[str] | None = (
             Counter() if infinite and predictor.by in ("group", CLIENT) else None
         )
@@ -120,7 +120,7 @@ def _names(predictor: ConformalPredictor, column: str | None) -> tuple[str, str]
 
 
 def _lists(members: NDArray[np.bool_]) -> list[Any]:
-    """The classes in each set, and how many they are."""
+    """Return the classes in each set, and their number."""
     sizes = np.count_nonzero(members, axis=1).astype(np.int32)
     offsets = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int32)
     classes = (np.flatnonzero(members) % members.shape[1]).astype(np.int32)

@@ -1,4 +1,4 @@
-"""The privacy part of a certificate: what was promised, how, under which assumptions, and what is left out."""
+"""Privacy part of a certificate: guarantees, mechanisms, assumptions, and what is left out."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 from fedassay.protocol.vocabulary import Budget
 from fedassay.trust.card import TRUST_CARDS
 
-# --- what the words of a privacy statement mean -------------------------------------------------------------
+# --- meanings of the words of a privacy statement ----------------------------------------------------------
 
 FORM = (
     "The points that NIST SP 800-226 (Guidelines for Evaluating Differential Privacy Guarantees, 2025) asks about: "
@@ -116,14 +116,14 @@ _COSTS = ("law", "scale", "l1", "l2", "shuffled_epsilon", "shuffled_delta", "sam
 
 
 def privacy_statement(document: _Document, *, training: Budget | None) -> dict[str, Any]:
-    """The statement about a study's document (`result.json`), point by point.
+    """Return the statement about a study's document (`result.json`), point by point.
 
-    Guarantee: every number is that of the document; nothing is computed here. The words are about fedassay as it is
-    installed now, so that a statement belongs to the version that the certificate names.
+    Guarantee: every number is that of the document; nothing is computed here. The texts describe the installed version
+    of fedassay, so that a statement belongs to the version that the certificate names.
 
     Parameters
     ----------
-    training : what the training of the model has cost, as its owner states; it is repeated and not added.
+    training : the cost of training the model, as its owner states; it is repeated and not added.
     """
     privacy, charges = document["privacy"], document["results"]["budget"]["charges"]
     noisy = privacy["epsilon"] is not None
@@ -176,7 +176,7 @@ def _contributions(rows: int | None) -> str:
 
 
 def _mechanisms(charges: Sequence[_Document]) -> list[dict[str, Any]]:
-    """Releases that cost the same, once each, in the order of the first of them."""
+    """Return each kind of release with the same cost once, in the order of the first of them."""
     found: dict[tuple[Any, ...], dict[str, Any]] = {}
     for charge in charges:
         costs = {name: charge[name] for name in _COSTS}

@@ -1,9 +1,7 @@
 """Rows for an artefact: every column as it is, and those that play a role checked and converted.
 
-Columns of a CSV file that hold only numbers, found by a first pass over all of it.
-
-CSV has no types. A column that is numbers in the first rows may hold text in the last, so all rows are looked at, one
-batch at a time.
+Columns of a CSV file that hold only numbers are found by a first pass over all of it. CSV has no types. A column that
+is numbers in the first rows may hold text in the last, so all rows are read, one batch at a time.
 """
 
 from __future__ import annotations
@@ -26,7 +24,7 @@ from fedassay.errors import DataError, UsageError
 
 # --- columns of a CSV file that hold only numbers -----------------------------------------------------------
 
-# Numbers that begin with a needless zero or a plus are names by their looks: 007, +49. So are whole numbers with more
+# Numbers that begin with a needless zero or a plus are taken for names: 007, +49. So are whole numbers with more
 # digits than an integer of 64 bits has, and among fractions those with more than a double has.
 _WHOLE = r"^-?(0|[1-9][0-9]{0,17})$"
 _SHORT = r"-?(0|[1-9][0-9]{0,14})"
@@ -35,7 +33,7 @@ _NUMBER = rf"^({_SHORT}|{_FRACTION}|-?inf)$"
 
 
 class _Looks:
-    """What the values of one column look like so far; missing ones look like nothing."""
+    """Type of the values of one column so far; missing values are ignored."""
 
     def __init__(self) -> None:
         self.values = 0
@@ -61,10 +59,10 @@ def _all_match(text: Any, pattern: str) -> bool:
 
 
 def number_types(tables: Sequence[Table]) -> dict[str, Any]:
-    """The Arrow types of the columns that hold only numbers in every one of these CSV files: whole ones, or others.
+    """Return the Arrow types, integer or double, of the columns that hold only numbers in all these CSV files.
 
-    A column without a value stays text, and so does one of names that are made of digits, such as 007. Nothing is
-    looked for if some of the tables have types of their own. Each file is read once more than otherwise.
+    A column without a value stays text, and so does a column of names that are made of digits, such as 007. Nothing is
+    searched for if some of the tables have types of their own. Each file is read once more than otherwise.
     """
     if not all(isinstance(table, CsvTable) for table in tables):
         return {}
@@ -82,7 +80,7 @@ def number_types(tables: Sequence[Table]) -> dict[str, Any]:
 
 
 def with_types(columns: Mapping[str, Any], types: Mapping[str, Any], *, label: str) -> dict[str, Any]:
-    """Columns of text as the numbers that `number_types` found; the others as they are."""
+    """Convert columns of text to the numbers that `number_types` found; return the others as they are."""
     try:
         return {
             name: pc.cast(array, types[name]) if name in types and is_text(array) else array
@@ -112,14 +110,14 @@ class Read:
     chunk: Chunk = field(repr=False)
 
     def raw(self, role: str) -> Any:
-        """The column in this role as it came; for a role with several columns there is none."""
+        """Return the unconverted column in this role; a role with several columns has none."""
         return self.batch.column(self.columns.names[role] if role in ROLES else self.columns.client)
 
     def with_columns(self, new: dict[str, Any], types: Mapping[str, Any] | None) -> Any:
-        """All columns and the new ones; the site's name comes first, if there is one.
+        """Return all columns and the new ones; the site's name comes first, if there is one.
 
-        CSV files are read as text: a column that was checked to hold numbers, or has one of the `types` of numbers,
-        does so from now on. Without types all text stays as it is.
+        CSV files are read as text: a column that was checked to hold numbers, or that has one of the `types` of
+        numbers, is converted. Without types all text stays as it is.
         """
         kept = dict(zip(self.table.names, self.batch.columns, strict=True))
         if types is not None:
@@ -139,7 +137,7 @@ class Read:
 
 
 def read(tables: Tables, columns: Columns) -> Iterator[Read]:
-    """The rows of all tables, in order. The first value that cannot be used ends it with a `DataError`."""
+    """Yield the rows of all tables, in order. Raise `DataError` at the first value that cannot be used."""
     width: Width | None = None
     for site, table in tables:
         whole = _Whole(label=table.label, names=table.names, table=table)
@@ -154,14 +152,14 @@ def read(tables: Tables, columns: Columns) -> Iterator[Read]:
 def read_arrays(
     use: str, given: Mapping[str, Any], needed: Sequence[str], *, called: Mapping[str, str] | None = None
 ) -> list[Read]:
-    """Arrays as the columns of a table, so that they are checked and converted like any others.
+    """Read arrays as the columns of a table, so that they are checked and converted like any others.
 
     Parameters
     ----------
-    use : what they are for, in errors.
-    given : arrays by role; None where nothing was given.
+    use : the arrays' purpose, for errors.
+    given : arrays by role; None for roles without an array.
     needed : the roles that must be given, and no others.
-    called : roles that the user knows by another word.
+    called : the names of roles that the user knows by another word.
     """
     words, found = called or {}, {role: values for role, values in given.items() if values is not None}
     if set(found) != set(needed):
@@ -177,7 +175,7 @@ def read_arrays(
 
 @dataclass(frozen=True, kw_only=True)
 class _Whole(Table):
-    """A table that, asked for some columns, reads all and keeps the last batch of them."""
+    """Table that reads all columns when asked for some, and keeps the last batch of them."""
 
     table: Table
     last: list[Any] = field(default_factory=list, repr=False)

@@ -1,4 +1,4 @@
-"""What every artefact file has in common: plain JSON from a stranger, read without executing anything."""
+"""Common functions of artefact files: plain JSON from a stranger, read without executing anything."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _EXPECTED = "expected a file that `fedassay calibrate --out` or `fedassay confor
 
 
 def read_artefact(path: str | os.PathLike[str]) -> Any:
-    """The JSON in a file. What is none, too large or cannot be read is refused with one sentence (`UsageError`)."""
+    """Return the JSON in a file; refuse other, too large or unreadable files with one sentence (`UsageError`)."""
     where = Path(path)
     try:
         if where.stat().st_size > LARGEST:
@@ -41,7 +41,7 @@ def read_artefact(path: str | os.PathLike[str]) -> Any:
 
 @contextmanager
 def errors_of(path: str | os.PathLike[str]) -> Iterator[None]:
-    """Say which file it is that a `UsageError` is about."""
+    """Add the name of the file to a `UsageError`."""
     try:
         yield
     except UsageError as error:
@@ -49,7 +49,7 @@ def errors_of(path: str | os.PathLike[str]) -> Iterator[None]:
 
 
 def load_artefact(path: str | os.PathLike[str], make: Callable[[object], T]) -> T:
-    """What `make` makes of the JSON in a file; a refusal names the file."""
+    """Return the result of `make` for the JSON in a file; a refusal names the file."""
     content = read_artefact(path)
     with errors_of(path):
         return make(content)
@@ -58,8 +58,8 @@ def load_artefact(path: str | os.PathLike[str], make: Callable[[object], T]) -> 
 def save_artefact(path: str | os.PathLike[str], content: Mapping[str, Any]) -> None:
     """Write plain values, one line for each entry; the file is complete or it is not there.
 
-    Lists of numbers are not spread over lines, so that a map of 1,000 classes is not mostly blanks. What
-    `read_artefact` would refuse to read is not written.
+    Lists of numbers are not spread over lines, so that a map of 1,000 classes is not mostly blanks. Content
+    that `read_artefact` would refuse to read is not written.
     """
     try:
         lines = [
@@ -74,12 +74,12 @@ def save_artefact(path: str | os.PathLike[str], content: Mapping[str, Any]) -> N
 
 
 def no_constant(name: str) -> NoReturn:
-    """Refuse what Python reads as a number and JSON does not."""
+    """Refuse constants that Python reads as numbers and JSON does not."""
     raise ValueError(f"{name} is not a number")
 
 
 def entries(content: object, keys: tuple[str, ...], what: str) -> dict[str, Any]:
-    """A mapping with exactly these keys.
+    """Return a mapping with exactly these keys; refuse anything else.
 
     Examples
     --------
@@ -95,14 +95,14 @@ def entries(content: object, keys: tuple[str, ...], what: str) -> dict[str, Any]
 
 
 def named_entries(content: object, what: str) -> dict[str, Any]:
-    """A mapping with any entries."""
+    """Return a mapping with any entries; refuse anything else."""
     if not isinstance(content, dict):
         raise UsageError(f"the entry {what!r} holds {_kind(content)}, expected one with named entries.")
     return content
 
 
 def number(value: object, what: str) -> float:
-    """A finite number."""
+    """Return a finite number; refuse anything else."""
     if isinstance(value, int | float) and not isinstance(value, bool):
         try:
             found = float(value)
@@ -114,14 +114,14 @@ def number(value: object, what: str) -> float:
 
 
 def truth(value: object, what: str) -> bool:
-    """Whether it is so."""
+    """Return a truth value; refuse anything else."""
     if not isinstance(value, bool):
         raise UsageError(f"the entry {what!r} holds {_kind(value)}, expected true or false.")
     return value
 
 
 def name(value: object, what: str) -> str:
-    """A name of a column, client or group: any text that can be written to a file."""
+    """Return a name of a column, client or group: any text that can be written to a file."""
     if isinstance(value, str) and 0 < len(value) <= LONGEST_TEXT:
         try:
             value.encode()
@@ -133,14 +133,14 @@ def name(value: object, what: str) -> str:
 
 
 def words(value: object, what: str) -> str:
-    """A sentence that can be printed: without line breaks or control characters, which terminals would obey."""
+    """Return a printable sentence: without line breaks or control characters, which terminals would obey."""
     if isinstance(value, str) and len(value) <= LONGEST_TEXT and value.isprintable():
         return value
     raise UsageError(f"the entry {what!r} holds {_kind(value)}, expected printable text.")
 
 
 def column_names(content: object) -> dict[str, str | None]:
-    """Names of columns by role; None where a role had no column."""
+    """Return names of columns by role; None for a role without a column."""
     if not isinstance(content, dict):
         raise UsageError(f"the entry 'columns' holds {_kind(content)}, expected names of columns.")
     return {
@@ -150,7 +150,7 @@ def column_names(content: object) -> dict[str, str | None]:
 
 
 def privacy_terms(content: object) -> dict[str, Any] | None:
-    """The `privacy` part of a result: sentences, numbers and truth values by name."""
+    """Return the `privacy` part of a result: sentences, numbers and truth values by name."""
     if content is None:
         return None
     if not isinstance(content, dict):
@@ -184,7 +184,7 @@ _HASH = re.compile(r"[0-9a-f]{64}")
 
 @dataclass(frozen=True, kw_only=True)
 class HashedFile:
-    """What a file was: its name in the folder, its length and the SHA-256 of its bytes."""
+    """Name of a file in the folder, its length and the SHA-256 of its bytes when they were read."""
 
     name: str
     bytes: int
@@ -199,7 +199,7 @@ class HashedFile:
 
     @classmethod
     def from_json(cls, content: object) -> HashedFile:
-        """What a certificate says of a file; anything else is refused with one sentence (`UsageError`)."""
+        """Return the file of an entry of a certificate; refuse anything else with one sentence (`UsageError`)."""
         given = entries(content, ("name", "bytes", "sha256"), "files")
         number(given["bytes"], "bytes")
         return cls(
@@ -207,12 +207,12 @@ class HashedFile:
         )
 
     def to_json(self) -> dict[str, Any]:
-        """As it stands in a certificate."""
+        """Return the entry of a certificate."""
         return asdict(self)
 
 
 def plain_name(name: str) -> str:
-    """The name, if it can only mean a file in the folder itself.
+    """Return the name, if it can only mean a file in the folder itself.
 
     Examples
     --------
@@ -231,14 +231,14 @@ def plain_name(name: str) -> str:
 
 
 def hashed(folder: Path, name: str) -> HashedFile:
-    """The file of this name as it is now. Raises `UsageError` if there is none, or it is not an ordinary file."""
+    """Hash the file of this name as it is now. Raise `UsageError` if it is missing or not an ordinary file."""
     with _opened(folder, name) as file:
         digest = hashlib.file_digest(file, "sha256").hexdigest()
         return HashedFile(name=name, bytes=file.tell(), sha256=digest)
 
 
 def content_of(folder: Path, name: str, *, largest: int) -> bytes:
-    """The bytes of a file, of at most `largest`; the same refusals as `hashed`."""
+    """Return the bytes of a file, at most `largest`; refuse the same files as `hashed`."""
     with _opened(folder, name) as file:
         content: bytes = file.read(largest + 1)
     if len(content) > largest:
@@ -247,7 +247,7 @@ def content_of(folder: Path, name: str, *, largest: int) -> bytes:
 
 
 def _opened(folder: Path, name: str) -> Any:
-    """The file, opened so that a link is not followed and a pipe does not keep us waiting."""
+    """Open the file, without following a link or waiting for a pipe."""
     path = folder / plain_name(name)
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)

@@ -1,4 +1,4 @@
-"""What calibrators of scores and of logits have in common: where they come from, and their file.
+"""Common base of calibrators of scores and of logits: their origin and their file.
 
 The file is plain JSON, versioned, checked when it is loaded, never executed.
 """
@@ -37,7 +37,7 @@ from fedassay.tasks.calibration.methods import FITS
 from fedassay.version import VERSION
 
 FORMAT = 1
-"""Raised when a file of an older version would be misread by a newer one, or the other way round."""
+"""Format number; increased when an older or a newer version would misread the file."""
 
 SCORES, CLASSES = "calibrator", "class-calibrator"
 
@@ -47,7 +47,7 @@ _OF: Mapping[str, tuple[str, str]] = MappingProxyType(
         CLASSES: ("ClassCalibrator", "the logits of a model with several classes"),
     }
 )
-"""By what the file calls itself: the class that reads it, and what it calibrates."""
+"""Class that reads the file, and the outputs that it calibrates, by the name of the artefact."""
 
 
 class _Plain(Protocol):
@@ -59,22 +59,22 @@ M = TypeVar("M", bound=_Plain)
 
 @dataclass(frozen=True, kw_only=True)
 class StoredCalibrator(Generic[M]):
-    """A fitted map and where it comes from.
+    """Fitted map and its origin.
 
     Guarantee: `save` and `load` keep every number bit for bit; loading executes nothing from the file, and refuses
     anything that `save` has not written with one sentence.
     """
 
     artefact: ClassVar[str]
-    """What the file calls itself."""
+    """Name of the artefact in its file."""
     kinds: ClassVar[Mapping[str, Any]]
-    """The maps that it can have, by kind."""
+    """Possible maps, by kind."""
     read_map: ClassVar[Callable[[object], Any]]
-    """The map from JSON; anything else is refused."""
+    """Function that reads the map from JSON and refuses anything else."""
     roles: ClassVar[tuple[str, ...]]
-    """Those whose columns it remembers."""
+    """Roles whose columns are stored."""
     more: ClassVar[tuple[str, ...]] = ()
-    """Entries of the file that only this kind of calibrator has: words or nothing."""
+    """Entries of the file that only this kind of calibrator has: text or None."""
 
     map: M = field(repr=False)
     method: str
@@ -87,7 +87,7 @@ class StoredCalibrator(Generic[M]):
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What whoever uses it should know: that it was not recommended, and why."""
+        """Warnings for the user: the reason, if the calibrator was not recommended."""
         if self.recommended is not False:
             return ()
         return ("Not recommended." if self.reason is None else self.reason,)
@@ -96,7 +96,7 @@ class StoredCalibrator(Generic[M]):
 
     @classmethod
     def of(cls, result: Result) -> Self:
-        """The calibrator of a result of `fedassay.calibrate`.
+        """Return the calibrator of a result of `fedassay.calibrate`.
 
         Raises `DataError` with the reason if the result has none (not enough evidence, say).
         """
@@ -119,7 +119,7 @@ class StoredCalibrator(Generic[M]):
     # --- file ------------------------------------------------------------------------------------------------
 
     def to_json(self) -> dict[str, Any]:
-        """The artefact as plain values."""
+        """Return the artefact as plain values."""
         return {
             "artefact": self.artefact,
             "format": FORMAT,
@@ -140,12 +140,12 @@ class StoredCalibrator(Generic[M]):
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Self:
-        """Read an artefact. Anything that is not one is refused with one sentence (`UsageError`)."""
+        """Read an artefact; refuse any other file with one sentence (`UsageError`)."""
         return load_artefact(path, cls.from_json)
 
     @classmethod
     def from_json(cls, content: object) -> Self:
-        """What `to_json` was called on; anything else is refused."""
+        """Return the calibrator that `to_json` was called on; refuse anything else."""
         _check_header(content, cls.artefact)
         keys = ("artefact", "format", "fedassay", "method", *cls.more, "map", "parameters", "columns")
         given = entries(content, (*keys, "recommended", "reason", "privacy"), "the file")
@@ -165,13 +165,13 @@ class StoredCalibrator(Generic[M]):
 
 
 def _column(parameters: Mapping[str, Any], role: str) -> str | None:
-    """The column in this role; summaries call the label of a model with several classes its class."""
+    """Return the column in this role; summaries call the label of a model with several classes its class."""
     found = parameters.get(role)
     return parameters.get("class") if found is None and role == "label" else found
 
 
 def _check_header(content: object, artefact: str) -> None:
-    """Refuse what is another artefact, or of another version."""
+    """Refuse another artefact, or another version."""
     found = content.get("artefact") if isinstance(content, dict) else None
     if isinstance(found, str) and found in _OF and found != artefact:
         raise UsageError(_mistaken("it", found, artefact, "load"))
@@ -194,7 +194,7 @@ def _mistaken(what: str, found: str, expected: str, use: str) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class Calibrator(StoredCalibrator[Map]):
-    """A map from scores to calibrated probabilities, and where it comes from.
+    """Map from scores to calibrated probabilities, and its origin.
 
     Parameters
     ----------
@@ -202,7 +202,7 @@ class Calibrator(StoredCalibrator[Map]):
     method, parameters : how it was fitted, and the numbers that describe it.
     columns : the column that played each role when it was fitted, such as ``{"score": "p", "label": "y"}``.
     recommended, reason : whether it was better than the model on held-out rows, beyond its interval; None if
-        nobody looked.
+        this was not checked.
     privacy : the `privacy` part of the result that it comes from; None if it was fitted to pooled rows.
 
     Guarantee: `save` and `load` keep every number bit for bit; loading executes nothing from the file.
@@ -229,7 +229,7 @@ class Calibrator(StoredCalibrator[Map]):
     # --- use -----------------------------------------------------------------------------------------------
 
     def predict(self, scores: ArrayLike) -> Floats:
-        """The calibrated probability of the positive class for each score.
+        """Return the calibrated probability of the positive class for each score.
 
         Parameters
         ----------
@@ -239,13 +239,13 @@ class Calibrator(StoredCalibrator[Map]):
         return self.map(checked_scores(scores))
 
     def predict_proba(self, scores: ArrayLike) -> Floats:
-        """The calibrated probabilities of the negative and of the positive class: one row per score."""
+        """Return the calibrated probabilities of the negative and of the positive class: one row per score."""
         positive = self.predict(scores)
         return np.stack([1 - positive, positive], axis=1)
 
 
 def checked_scores(scores: ArrayLike) -> Floats:
-    """Scores as one double per row, or a `DataError` that names the first row that cannot be used.
+    """Return scores as one double per row, or raise a `DataError` that names the first unusable row.
 
     Examples
     --------
@@ -283,7 +283,7 @@ def checked_scores(scores: ArrayLike) -> Floats:
 
 @dataclass(frozen=True, kw_only=True)
 class ClassCalibrator(StoredCalibrator[LogitMap]):
-    """A map from logits to calibrated probabilities, and where it comes from.
+    """Map from logits to calibrated probabilities, and its origin.
 
     Parameters
     ----------
@@ -291,7 +291,7 @@ class ClassCalibrator(StoredCalibrator[LogitMap]):
     method, solver, parameters : how it was fitted, and the numbers that describe it.
     columns : the column that played each role when it was fitted, such as ``{"logits": "z", "label": "y"}``.
     recommended, reason : whether it was better than the model on held-out rows, beyond its interval, without losing
-        accuracy; None if nobody looked.
+        accuracy; None if this was not checked.
     privacy : the `privacy` part of the result that it comes from; None if it was fitted to pooled rows.
 
     Guarantee: every row of logits gets probabilities that add up to one; a map that keeps the order of the classes
@@ -324,20 +324,20 @@ class ClassCalibrator(StoredCalibrator[LogitMap]):
 
     @property
     def classes(self) -> int:
-        """How many classes there are."""
+        """Number of classes."""
         return self.map.width
 
     # --- use -------------------------------------------------------------------------------------------------
 
     def predict_proba(self, logits: ArrayLike) -> Floats:
-        """The calibrated probabilities of all classes: n x c, each row adds up to one.
+        """Return the calibrated probabilities of all classes: n x c, each row adds up to one.
 
         Parameters
         ----------
         logits : n x c, of the same classes in the same order as in the calibration: an array, a frame, or a column of
             lists. A `UserWarning` is given if they look like probabilities.
 
-        Raises `DataError` for another number of classes, and names the first row that holds something else than finite
+        Raises `DataError` for another number of classes, or with the first row that holds anything but finite
         numbers.
         """
         rows = read_arrays("predict_proba", {"logits": logits}, ("logits",))
@@ -346,20 +346,20 @@ class ClassCalibrator(StoredCalibrator[LogitMap]):
         return np.concatenate([np.empty((0, self.classes)), *found])
 
     def predict(self, logits: ArrayLike) -> Ints:
-        """The most probable class of each row, as its number; of equally probable ones the first."""
+        """Return the number of the most probable class of each row; of equally probable classes the first."""
         rows = read_arrays("predict", {"logits": logits}, ("logits",))
         found = [most_probable(self.map, one.chunk.columns["logits"], self.proba_of(one)) for one in rows]
         warn_of_probabilities(rows)
         return np.concatenate([np.empty(0, dtype=np.int64), *found])
 
     def proba_of(self, rows: Read) -> Floats:
-        """As `predict_proba`, of rows that have been read."""
+        """Return `predict_proba` of rows that have been read."""
         check_width(rows, self.classes)
         return self.map.predict_proba(rows.chunk.columns["logits"])
 
 
 def most_probable(found: LogitMap, logits: ArrayLike, probabilities: Floats) -> Ints:
-    """The most probable class of each row.
+    """Return the most probable class of each row.
 
     If the map keeps the order of the classes, that is the class of the largest logit, also where floating point cannot
     tell the probabilities of two classes apart: no prediction changes by rounding.
@@ -391,7 +391,7 @@ def load_calibrator(path: str | os.PathLike[str]) -> Calibrator | ClassCalibrato
 
 
 def calibrator_from_json(content: object) -> Calibrator | ClassCalibrator:
-    """What `to_json` was called on; anything else is refused."""
+    """Return the calibrator that `to_json` was called on; refuse anything else."""
     if isinstance(content, dict) and content.get("artefact") == ClassCalibrator.artefact:
         return ClassCalibrator.from_json(content)
     return Calibrator.from_json(content)

@@ -1,4 +1,4 @@
-"""Conformal thresholds and what they promise, as an artefact carries them, and the fields around them."""
+"""Conformal thresholds and their guarantees, as an artefact stores them, and the fields around them."""
 
 from __future__ import annotations
 
@@ -29,17 +29,18 @@ _KEYS = ("threshold", "infinite", "reason", "guarantee")
 
 @dataclass(frozen=True, kw_only=True)
 class StoredGuarantee:
-    """What is promised about new rows.
+    """Guarantee about new rows.
 
     Parameters
     ----------
     kind : ``marginal``, ``training-conditional`` or ``none``.
-    level : the coverage that was asked for.
-    confidence : of a training-conditional guarantee.
+    level : the requested coverage.
+    confidence : that of a training-conditional guarantee.
     coverage : the marginal coverage as computed; None if nothing is known.
-    probability : that the coverage, given the calibration rows, is at least the level; None if it is not known.
-    assumption : under which it holds.
-    text : all of it in plain English.
+    probability : the probability that the coverage, given the calibration rows, is at least the level; None if it is
+        not known.
+    assumption : the assumption under which it holds.
+    text : the whole guarantee in plain English.
     """
 
     kind: str
@@ -63,20 +64,20 @@ class StoredGuarantee:
 
     @classmethod
     def of(cls, guarantee: Mapping[str, Any]) -> StoredGuarantee:
-        """The guarantee in the results of a run, which may say more."""
+        """Return the guarantee in the results of a run, which may have more entries."""
         return cls(**{field.name: guarantee[field.name] for field in fields(cls)})
 
     @classmethod
     def from_json(cls, content: object) -> StoredGuarantee:
-        """What `asdict` was called on; anything else is refused."""
+        """Return the guarantee that `asdict` was called on; refuse anything else."""
         return cls(**entries(content, tuple(field.name for field in fields(cls)), "guarantee"))
 
 
 @dataclass(frozen=True, kw_only=True)
 class Threshold:
-    """The largest score of what is in a set, and what that promises.
+    """Largest score of the members of a set, and the guarantee for it.
 
-    `value` is infinite if sets hold everything; `reason` then says why, or why nothing is promised.
+    `value` is infinite if sets hold everything; `reason` is the reason for this, or for a missing guarantee.
     """
 
     value: float
@@ -91,12 +92,12 @@ class Threshold:
 
     @property
     def infinite(self) -> bool:
-        """Whether sets hold everything."""
+        """True if sets hold everything."""
         return self.value == math.inf
 
     @classmethod
     def of(cls, found: Mapping[str, Any]) -> Threshold:
-        """The threshold in the results of a run, or in one of their groups or sites.
+        """Return the threshold in the results of a run, or of one of its groups or sites.
 
         Raises `DataError` with the reason if there is none.
         """
@@ -106,7 +107,7 @@ class Threshold:
         return cls(value=value, guarantee=StoredGuarantee.of(found["guarantee"]), reason=found.get("reason"))
 
     def to_json(self) -> dict[str, Any]:
-        """As plain values; JSON knows no infinite numbers."""
+        """Return plain values; JSON has no infinite numbers."""
         return {
             "threshold": None if self.infinite else self.value,
             "infinite": self.infinite,
@@ -116,7 +117,7 @@ class Threshold:
 
     @classmethod
     def from_json(cls, content: object) -> Threshold:
-        """What `to_json` was called on; anything else is refused."""
+        """Return the threshold that `to_json` was called on; refuse anything else."""
         given = entries(content, _KEYS, "thresholds")
         infinite = truth(given["infinite"], "infinite")
         if infinite and given["threshold"] is not None:
@@ -137,7 +138,7 @@ _MOST_LISTED = 5
 
 
 def check_parts(by: str, names: Sequence[str]) -> None:
-    """Refuse thresholds of parts that rows cannot be told apart by.
+    """Refuse thresholds of parts to which rows cannot be assigned.
 
     Examples
     --------
@@ -159,10 +160,10 @@ def check_parts(by: str, names: Sequence[str]) -> None:
 
 
 def limits(by: str, thresholds: Mapping[str, float], rows: Read) -> Floats:
-    """The threshold of each row, or the one for all (no dimension); by class, that of the true class of each row.
+    """Return the threshold of each row, or the common one (no dimension); by class, that of each row's true class.
 
-    Raises `DataError` for a row of a class, group or client that has none. Groups that were not declared have that of
-    ``other``, if there is one.
+    Raises `DataError` for a row of a class, group or client without a threshold. Groups that were not declared have the
+    threshold of ``other``, if it exists.
     """
     if by == "":
         return np.array(thresholds[EVERYONE])
@@ -171,7 +172,7 @@ def limits(by: str, thresholds: Mapping[str, float], rows: Read) -> Floats:
 
 
 def rows_of_parts(by: str, thresholds: Mapping[str, Threshold], rows: Read) -> Counter[str]:
-    """How many of these rows have which threshold, by its name."""
+    """Count the rows of each threshold, by its name."""
     names = _ordered(by, thresholds)
     counts = np.bincount(_places(by, names, rows), minlength=len(names))
     return Counter(dict(zip(names, counts.tolist(), strict=True)))
@@ -182,7 +183,7 @@ def _ordered(by: str, names: Iterable[str]) -> list[str]:
 
 
 def _places(by: str, names: list[str], rows: Read) -> Ints:
-    """The place in `names` of the part that each row belongs to."""
+    """Return the place in `names` of each row's part."""
     if by == "class":
         places = rows.chunk.columns["class"]
     elif by == "group":
@@ -201,7 +202,7 @@ def _places(by: str, names: list[str], rows: Read) -> Ints:
 
 
 def _client_places(names: list[str], rows: Read) -> Ints:
-    """The place in `names` of each row's client; past the last if it is none of them."""
+    """Return the place in `names` of each row's client; past the last if it is not among them."""
     clients = rows.chunk.clients
     known = {name: place for place, name in enumerate(names)}
     if clients is not None:
@@ -215,9 +216,9 @@ def _client_places(names: list[str], rows: Read) -> Ints:
 def warnings_of(
     by: str, thresholds: Mapping[str, Threshold], rows: Mapping[str, int] | None = None
 ) -> tuple[str, ...]:
-    """Thresholds that promise nothing, and those with which sets hold everything: a sentence each.
+    """Describe thresholds that promise nothing, and those with which sets hold everything: a sentence each.
 
-    `rows` says how many rows have each threshold, where that is known; an infinite one that none has does no harm.
+    `rows` is the number of rows of each threshold, if known; an infinite threshold without rows does no harm.
     """
     unpromising = {name: one for name, one in thresholds.items() if one.guarantee.kind == "none"}
     infinite = {
@@ -243,7 +244,7 @@ def _whom(by: str, chosen: Mapping[str, Threshold]) -> str:
 
 
 def _why(chosen: Mapping[str, Threshold]) -> str:
-    """The reason, if all have the same."""
+    """Return the reason, if all have the same."""
     reasons = list(dict.fromkeys(one.reason for one in chosen.values() if one.reason is not None))
     return f": {reasons[0]}" if len(reasons) == 1 else ""
 
@@ -251,7 +252,7 @@ def _why(chosen: Mapping[str, Threshold]) -> str:
 # --- the fields of a predictor, from a result or from a file that may hold anything -------------------------
 
 FORMAT = 1
-"""Raised when a file of an older version would be misread by a newer one, or the other way round."""
+"""Format number; increased when an older or a newer version would misread the file."""
 
 KIND = "conformal"
 _FILE_KEYS = (
@@ -261,7 +262,7 @@ _FILE_KEYS = (
 
 
 def fields_of(result: Result) -> dict[str, Any]:
-    """What a result of the task conformal says. Raises `DataError` with the reason if it has no threshold."""
+    """Return the fields of a result of the task conformal. Raise `DataError` with the reason if it has no threshold."""
     if result.task != KIND:
         raise UsageError(f"result: got one of the task {result.task}, expected one of {KIND}.")
     results = result.results
@@ -284,9 +285,9 @@ def fields_of(result: Result) -> dict[str, Any]:
 
 
 def thresholds_of(results: Mapping[str, Any]) -> tuple[str, dict[str, Threshold]]:
-    """By what thresholds of a conformal run are told apart, and the thresholds by name.
+    """Return the condition of the thresholds of a conformal run (`BY`), and the thresholds by name.
 
-    Raises `DataError` with the reason if there is none.
+    Raises `DataError` with the reason if there is no threshold.
     """
     if results["conditional"]:
         return results["conditional"], {part: Threshold.of(one) for part, one in results["groups"].items()}
@@ -297,7 +298,7 @@ def thresholds_of(results: Mapping[str, Any]) -> tuple[str, dict[str, Threshold]
 
 
 def fields_from_json(content: object) -> dict[str, Any]:
-    """What `ConformalPredictor.to_json` says; anything else is refused with one sentence (`UsageError`)."""
+    """Return the fields in `ConformalPredictor.to_json`; refuse anything else with one sentence (`UsageError`)."""
     if not isinstance(content, dict) or content.get("artefact") != KIND:
         raise UsageError(
             "it is no conformal predictor, expected what `fedassay conformal --out` has written."

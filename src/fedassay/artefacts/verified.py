@@ -1,4 +1,4 @@
-"""Whether a folder is still what its certificate says: every check, and all that is wrong with it."""
+"""Checks that a folder still agrees with its certificate, and the errors that they find."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ from fedassay.data.findings import shown
 from fedassay.errors import UsageError
 
 ARTEFACTS = ("result.json", "report.html", "model_card.md", "calibrator.json", "conformal.json", "study.toml")
-"""What a study may leave besides the certificate, and a JSON file under the name of each task."""
+"""Files that a study may write, apart from the certificate and a JSON file under the name of each task."""
 
 _SHOWN_STRANGERS = 5
 
 
 class Outcome(StrEnum):
-    """What a check has found; a note is worth knowing, and says neither that something holds nor that it is wrong."""
+    """Outcome of a check; a note is information, and means neither that something holds nor that it is wrong."""
 
     HOLDS = "holds"
     WRONG = "wrong"
@@ -39,7 +39,7 @@ class Outcome(StrEnum):
 
 
 class AnyKey(Enum):
-    """Any signer is accepted: that files belong together and are unchanged is enough."""
+    """Marker for any signer: it is enough that files belong together and are unchanged."""
 
     ANY = "any"
 
@@ -49,7 +49,7 @@ ANY_KEY = AnyKey.ANY
 
 @dataclass(frozen=True, kw_only=True)
 class Check:
-    """One check: of a file (or the key, or the ledger), what came out, and why, in one sentence."""
+    """Check of a file (or the key, or the ledger): its outcome, and the reason in one sentence."""
 
     what: str
     outcome: Outcome
@@ -58,7 +58,7 @@ class Check:
 
 @dataclass(frozen=True, kw_only=True)
 class Verified:
-    """All checks of a folder. What the certificate claims is None, or nothing, if it cannot be read.
+    """All checks of a folder. The claims of the certificate are None or empty if it cannot be read.
 
     Parameters
     ----------
@@ -73,21 +73,21 @@ class Verified:
 
     @property
     def wrong(self) -> tuple[Check, ...]:
-        """What does not hold."""
+        """Checks that do not hold."""
         return tuple(check for check in self.checks if check.outcome is Outcome.WRONG)
 
     @property
     def unchecked(self) -> bool:
-        """Whether the signer was not compared with a key: then any stranger may have changed and signed everything."""
+        """True if the signer was not compared with a key: a stranger may have changed and signed everything."""
         return any(check.outcome is Outcome.UNCHECKED for check in self.checks)
 
     @property
     def holds(self) -> bool:
-        """Whether nothing is wrong, and the signer is the expected one or any signer was accepted."""
+        """True if nothing is wrong, and the signer is the expected one or any signer was accepted."""
         return not self.wrong and not self.unchecked
 
     def to_dict(self) -> dict[str, Any]:
-        """As plain values."""
+        """Return plain values."""
         return {
             "folder": self.folder,
             "study": self.study,
@@ -105,7 +105,7 @@ def check(folder: Path, *, key: bytes | AnyKey | None = None) -> Verified:
     are byte for byte what they were then (SHA-256), the releases compose to the stated epsilon at the stated delta,
     within the budget, by an accountant that runs here and now, members who opened totals have signed over which sets of
     clients, and `result.json` says the same.
-    Assumption: whose key it is, is known by other means and given as `key`.
+    Assumption: the signer's key is known by other means and given as `key`.
 
     Parameters
     ----------
@@ -115,7 +115,7 @@ def check(folder: Path, *, key: bytes | AnyKey | None = None) -> Verified:
     Raises
     ------
     UsageError
-        If there is no such folder, or no certificate in it. Everything else that is wrong is told, not raised.
+        If there is no such folder, or no certificate in it. Everything else that is wrong is reported, not raised.
     """
     if folder.is_file():
         raise UsageError(f"{folder}: is a file, expected the folder that `fedassay run` has written.")
@@ -199,13 +199,13 @@ def _file(folder: Path, listed: HashedFile) -> Check:
 
 
 def _absent(certificate: Certificate) -> Iterator[Check]:
-    """Where the certificate does not cover what the study is about."""
+    """Yield a check that fails if the certificate does not cover the result of the study."""
     if not any(one.name == RESULT for one in certificate.files):
         yield _wrong(RESULT, "The certificate does not cover it, and without it certifies nothing.")
 
 
 def _strangers(folder: Path, certificate: Certificate) -> Iterator[Check]:
-    """Files that nobody certified: wrong if they could be taken for artefacts of this study, else worth a note."""
+    """Yield files without a certificate: wrong if they could be taken for artefacts of this study, else a note."""
     listed = {one.name for one in certificate.files} | {CERTIFICATE}
     try:
         others = sorted(path.name for path in folder.iterdir() if path.name not in listed)
@@ -247,7 +247,7 @@ def _ledger(certificate: Certificate) -> Iterator[Check]:
 
 
 def _openings(certificate: Certificate) -> Iterator[Check]:
-    """Whether members have signed the sets of clients whose totals they opened."""
+    """Check that members have signed the sets of clients whose totals they opened."""
     content = certificate.content["openings"]
     found = list(opening_doubts(content, certificate.ledger, certificate.privacy))
     yield from (_wrong("openings", text[0].upper() + text[1:]) for text in found)
@@ -260,7 +260,7 @@ def _openings(certificate: Certificate) -> Iterator[Check]:
 
 
 def _result(folder: Path, certificate: Certificate) -> Iterator[Check]:
-    """Whether `result.json` says of itself what the certificate says of it."""
+    """Check that `result.json` agrees with the certificate."""
     try:
         document = parsed_result(content_of(folder, RESULT, largest=LARGEST))
     except UsageError as error:
@@ -299,6 +299,6 @@ def _differences(document: Mapping[str, Any], certificate: Certificate) -> Itera
 
 
 def _entry(content: Mapping[str, Any], name: str) -> dict[str, Any]:
-    """The entry, if it is one with named entries; else one without any."""
+    """Return the entry if it is a mapping, else an empty mapping."""
     found = content.get(name)
     return found if isinstance(found, dict) else {}

@@ -15,7 +15,7 @@ Document = Mapping[str, Any]
 """The JSON of a result."""
 
 Results = Mapping[str, Any]
-"""Its ``results``: those of a single task."""
+"""The ``results`` of a single task."""
 
 T = TypeVar("T")
 
@@ -23,7 +23,7 @@ _DROWNED = re.compile(
     r"not enough evidence: about \S+ [^;]* under privacy noise with standard deviation [^;]+; "
     r"(?P<needed>at least \S+ standard deviations are needed)"
 )
-"""A reason that is the same for all metrics but for the counts in it."""
+"""Pattern of a reason that differs between metrics in its counts only."""
 
 
 # --- blocks -----------------------------------------------------------------------------------------------------------
@@ -31,7 +31,7 @@ _DROWNED = re.compile(
 
 @dataclass(frozen=True)
 class Cell:
-    """A value, and what stands smaller beneath or beside it."""
+    """Value with a detail in smaller type below or next to it."""
 
     text: str
     detail: str = ""
@@ -42,10 +42,10 @@ TableRow = tuple[Cell, ...]
 
 @dataclass(frozen=True, kw_only=True)
 class TableBlock:
-    """A table; the first column names, the others are numbers. Notes are sentences below it.
+    """Table; the first column holds names, the others numbers. Notes are sentences below it.
 
-    `inner` are rows about the computation, which few readers need: a page has them behind a click, the other writers
-    leave them to the JSON.
+    `inner` holds rows about the computation, which few readers need: a page folds them away, the other writers leave
+    them to the JSON.
     """
 
     title: str
@@ -57,9 +57,9 @@ class TableBlock:
 
 @dataclass(frozen=True, kw_only=True)
 class CurveBlock:
-    """A plot, drawn where it can be seen, and the same in words.
+    """Plot with its text alternative; writers draw it if their format shows plots.
 
-    `marks` says what the threshold explorer of a page marks in it: a point of the ``roc`` or the
+    `marks` is the mark of a page's threshold explorer in the plot: a point of the ``roc`` or the
     ``precision-recall`` curve, or the ``threshold`` on an axis from 0 to 1; nothing if empty.
     """
 
@@ -70,21 +70,21 @@ class CurveBlock:
 
 @dataclass(frozen=True, kw_only=True)
 class SentenceBlock:
-    """A reason why something is missing, in the place of all tables and curves that would be empty."""
+    """Reason why something is missing, in the place of all tables and curves that would be empty."""
 
     text: str
 
 
 @dataclass(frozen=True, kw_only=True)
 class ExplorerBlock:
-    """The meaning of each threshold, which a page lets its reader explore: the result's ``operating_points``."""
+    """Meaning of each threshold, for the explorer of a page: the result's ``operating_points``."""
 
     points: Mapping[str, Any]
 
 
 @dataclass(frozen=True, kw_only=True)
 class KeyNumber:
-    """A number to know before any table: its name, its text, its interval or other detail.
+    """Number before all tables: its name, its text, its interval or other detail.
 
     An unknown number has a `reason` and no text.
     """
@@ -97,7 +97,7 @@ class KeyNumber:
 
 @dataclass(frozen=True, kw_only=True)
 class VerdictBlock:
-    """The verdict of a task or a study; `is_good` if it asks for nothing. Without a verdict the text is empty."""
+    """Verdict of a task or a study; `is_good` if it requires no action. Without a verdict the text is empty."""
 
     text: str
     is_good: bool = False
@@ -106,7 +106,7 @@ class VerdictBlock:
 DocumentBlock = TableBlock | CurveBlock | SentenceBlock | ExplorerBlock
 
 
-# --- making blocks ----------------------------------------------------------------------------------------------------
+# --- make blocks ------------------------------------------------------------------------------------------------------
 
 
 def table(
@@ -133,7 +133,7 @@ def _cells(rows: Iterable[Iterable[str | Cell]]) -> tuple[TableRow, ...]:
 
 
 def missing(title: str, reason: str, alternative: str) -> CurveBlock:
-    """Make the plot of something that is missing: the reason stands in its place."""
+    """Make an empty plot with the reason why its content is missing."""
     return CurveBlock(draw=lambda: plots.empty(title, reason), alternative=alternative)
 
 
@@ -150,12 +150,12 @@ def in_tables(records: Sequence[T], *, most: int, title: str) -> Iterator[tuple[
 
 
 def metric_cell(metric: Mapping[str, Any]) -> Cell:
-    """A metric with its interval; a dash if it has no value, the reason of which belongs into the notes."""
+    """Return a metric with its interval; a dash if it has no value (the reason belongs into the notes)."""
     return Cell("-") if metric["value"] is None else Cell(figures.value(metric), figures.interval(metric))
 
 
 def metric_number(label: str, metric: Mapping[str, Any]) -> KeyNumber:
-    """A metric with its interval and level; one without a value with the reason.
+    """Return a metric with its interval and level, or with the reason if it has no value.
 
     Examples
     --------
@@ -171,12 +171,12 @@ def metric_number(label: str, metric: Mapping[str, Any]) -> KeyNumber:
 
 
 def interval_with_level(metric: Mapping[str, Any]) -> str:
-    """The interval and its level, such as ``0.790 to 0.830 (95%)``; empty without an interval."""
+    """Return the interval and its level, such as ``0.790 to 0.830 (95%)``; empty without an interval."""
     return f"{figures.interval(metric)} ({100 * metric['level']:g}%)" if metric.get("interval") else ""
 
 
 def with_errors(title: str, metrics: Sequence[tuple[str, Results]], *, notes: Iterable[str]) -> TableBlock:
-    """A table of the metrics that have a value: each with its interval, and what the interval is made of."""
+    """Make a table of the metrics that have a value: each with its interval and the parts of its error."""
     level = metrics[0][1]["level"]
     parts = ("sampling", "privacy", "discretisation")
     rows = (
@@ -197,7 +197,7 @@ def with_errors(title: str, metrics: Sequence[tuple[str, Results]], *, notes: It
 
 
 def reasons(named: Iterable[tuple[str, Mapping[str, Any]]]) -> tuple[str, ...]:
-    """The reasons of missing numbers, each once with the names of all that have it; differing counts do not matter.
+    """Return each reason of missing numbers once, with the names of these numbers; different counts are ignored.
 
     Examples
     --------
@@ -209,7 +209,7 @@ def reasons(named: Iterable[tuple[str, Mapping[str, Any]]]) -> tuple[str, ...]:
 
 
 def why(metrics: Iterable[Mapping[str, Any]]) -> str:
-    """The reasons alone, as a sentence that can end another.
+    """Return the reasons alone, as a sentence that can end another.
 
     Examples
     --------
@@ -222,7 +222,7 @@ def why(metrics: Iterable[Mapping[str, Any]]) -> str:
 
 
 def _by_reason(named: Iterable[tuple[str, Mapping[str, Any]]]) -> dict[str, list[str]]:
-    """The names of what has no value, by reason; where reasons differ in counts only, by one without them."""
+    """Return the names of metrics without a value, by reason; without counts if reasons differ in them only."""
     names: dict[str, dict[str, None]] = {}
     exact: dict[str, set[str]] = {}
     for name, metric in named:
@@ -234,7 +234,7 @@ def _by_reason(named: Iterable[tuple[str, Mapping[str, Any]]]) -> dict[str, list
 
 
 def alike(text: str) -> str:
-    """A text with the counts taken out of reasons that differ in nothing else, so that two of them can be compared."""
+    """Remove the counts from reasons that differ only in them, so that two reasons can be compared."""
     return _DROWNED.sub(
         lambda found: f"not enough evidence: too few rows under so much privacy noise; {found['needed']}",
         text,

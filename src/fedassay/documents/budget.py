@@ -1,4 +1,4 @@
-"""What a study has spent: in a sentence, by task as a table and a plot, and by release."""
+"""Budget that a study has spent: in a sentence, by task as a table and a plot, and by release."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ _WIDTH, _STEP = 300, 26
 
 
 def has_noise(results: Results) -> bool:
-    """Whether there was anything to spend."""
+    """Return whether the study had a budget."""
     return results["budget"]["epsilon"] is not None
 
 
 def spent(document: Document) -> str:
-    """How much of how much, in a sentence."""
+    """Describe the spent part of the budget in a sentence."""
     budget = document["results"]["budget"]
     if budget["epsilon"] is None:
         return (
@@ -52,14 +52,14 @@ def spent(document: Document) -> str:
 
 
 def budget_blocks(results: Results) -> Iterator[TableBlock | CurveBlock]:
-    """What each task has spent, and all together; without noise there is nothing to draw."""
+    """Yield the cost of each task and of all together; without noise there is no plot."""
     if has_noise(results):
         yield curve(results)
     yield by_task(results)
 
 
 def by_task(results: Results) -> TableBlock:
-    """The share of each task, its cost alone, the rows that it asked, and how many releases that took."""
+    """Return the share of each task, its cost alone, the rows that it used, and its number of releases."""
     noise, alone, rows = has_noise(results), spent_by_task(results), []
     for name, entry in results["tasks"].items():
         charges = [charge for charge in results["budget"]["charges"] if charge["task"] == name]
@@ -71,7 +71,7 @@ def by_task(results: Results) -> TableBlock:
 
 
 def charges(results: Results) -> TableBlock:
-    """Every release as the ledger has it."""
+    """Return every release as recorded in the ledger."""
     return table(
         "Releases",
         ("task", "measured", "rows", "noise", "scale", "sensitivity (L1, L2)", "ε alone"),
@@ -95,7 +95,7 @@ def _part(charge: Results) -> str:
 
 
 def spent_by_task(results: Results) -> dict[str, float]:
-    """The epsilon of each task alone, in the order of the study; 0 for one that released nothing.
+    """Return the epsilon of each task alone, in the order of the study; 0 for a task without releases.
 
     Examples
     --------
@@ -107,7 +107,7 @@ def spent_by_task(results: Results) -> dict[str, float]:
 
 
 def curve(results: Results) -> CurveBlock:
-    """A bar for each task, one for all of them together, and the budget as a dashed line."""
+    """Plot a bar for each task, a bar for all together, and the budget as a dashed line."""
     budget, alone = results["budget"], spent_by_task(results)
     text = ", ".join(f"{name} {epsilon:.3g}" for name, epsilon in alone.items())
     return CurveBlock(
@@ -145,7 +145,7 @@ def _bars(budget: Results, epsilons: dict[str, float]) -> alt.LayerChart:
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class BudgetDisplay(Display):
-    """What each task of a study has spent, what they have spent together, and the budget.
+    """Epsilon spent by each task of a study and by all together, and the budget.
 
     Attributes: `epsilon` and `delta` of the budget, `spent` and `remaining` (epsilons at that delta), `by_task`.
     """
@@ -161,7 +161,7 @@ class BudgetDisplay(Display):
 
     @classmethod
     def from_result(cls, result: ResultSource, task: str | None = None) -> Self:
-        """Of a study under noise; the budget is that of all its tasks, so there is no `task` to choose."""
+        """Return the display of a study under noise; `task` must be None, as the budget is that of all tasks."""
         document = document_of(result)
         if task is not None:
             raise UsageError(f"task: got {task!r}, but a budget is that of a whole study; leave `task` out.")
@@ -176,5 +176,5 @@ class BudgetDisplay(Display):
 
     @property
     def by_task(self) -> Mapping[str, float]:
-        """By each task alone; under a delta these add up to more than was spent."""
+        """Epsilon of each task alone; under a delta these add up to more than was spent."""
         return budget.spent_by_task(self.results)

@@ -24,7 +24,7 @@ from fedassay.documents.palette import BLUE, INK, MUTED
 from fedassay.protocol.metrics import METRICS, compared
 
 MOST = 5
-"""Metrics that a table of groups or sites has room for."""
+"""Largest number of metrics in a table of groups or sites."""
 
 _WIDTH = 230
 _KINDS = (("one", BLUE, "square"), ("all", INK, "diamond"), ("new", MUTED, "circle"))
@@ -34,7 +34,7 @@ _KINDS = (("one", BLUE, "square"), ("all", INK, "diamond"), ("new", MUTED, "circ
 
 
 def tables(results: Results) -> Iterator[TableBlock]:
-    """The tables that these results have, in the order in which they are read."""
+    """Yield the tables of these results, in reading order."""
     if "difference" in results:
         yield _difference(results)
     if "groups" in results:
@@ -46,7 +46,7 @@ def tables(results: Results) -> Iterator[TableBlock]:
 
 
 def groups_with_rows(results: Results) -> list[Results]:
-    """The groups, without ``other`` if it is known to be empty."""
+    """Return the groups, without ``other`` if it is known to be empty."""
     return [entry for entry in results["groups"] if entry["group"] != OTHER or entry["rows"] != 0]
 
 
@@ -116,24 +116,24 @@ def _pooled_row(name: str, entry: Results) -> tuple[Cell | str, ...]:
 
 
 def is_compared(results: Results) -> bool:
-    """Whether there are sites or groups to show."""
+    """Return whether there are sites or groups to show."""
     return results.get("sites") is not None or "groups" in results
 
 
 def compared_entries(results: Results) -> tuple[str, list[Results]]:
-    """What the lines of a forest plot are, ``site`` or ``group``, and what the results say of each."""
+    """Return the unit of the lines of a forest plot, ``site`` or ``group``, and the results of each."""
     if results.get("sites") is not None:
         return "site", list(results["sites"])
     return "group", groups_with_rows(results)
 
 
 def forest_metrics(results: Results) -> list[str]:
-    """Names of the metrics that are drawn."""
+    """Return the names of the metrics that are drawn."""
     return [record.name for record in METRICS.values() if record.forest and record.name in results]
 
 
 def forest(results: Results) -> CurveBlock:
-    """All metrics side by side."""
+    """Plot all metrics side by side."""
     metrics = forest_metrics(results)
 
     def draw() -> alt.HConcatChart:
@@ -145,7 +145,7 @@ def forest(results: Results) -> CurveBlock:
 
 
 def forest_of(results: Results, metric: str) -> CurveBlock:
-    """One metric alone, with a title: fits a narrow page."""
+    """Plot a single metric with a title, for a narrow page."""
     level, title = results[metric].get("level"), METRICS[metric].title
     words = plots.titled(
         f"{title[0].upper()}{title[1:]} by {compared_entries(results)[0]}",
@@ -158,7 +158,7 @@ def forest_of(results: Results, metric: str) -> CurveBlock:
 
 
 def _alternative(results: Results, metrics: Sequence[str]) -> str:
-    """How many, the lowest and the highest of each metric, and what they say together."""
+    """Describe the number of entries, the lowest and highest value of each metric, and the pooled results."""
     what, entries = compared_entries(results)
     text = "; ".join(_in_words(results, metric, what, entries) for metric in metrics)
     return f"Forest plot of {figures.counted(len(entries), what)}: {text}."
@@ -181,7 +181,7 @@ def _in_words(results: Results, metric: str, what: str, entries: Sequence[Result
 
 
 def _pooled(results: Results) -> Mapping[str, Any]:
-    """What sites say together."""
+    """Return the pooled results of sites."""
     return results["heterogeneity"] if results.get("sites") is not None else {}
 
 
@@ -204,7 +204,7 @@ def _chart(results: Results, metric: str, *, labels: bool) -> alt.LayerChart:
 
 
 def _domain(marks: Sequence[Results]) -> list[float]:
-    """All values with room around them; an interval that is far wider than the rest is cut off."""
+    """Return a domain with all values and room around them; an interval far wider than the rest is cut off."""
     if not marks:
         return [0.0, 1.0]
     values = [mark["value"] for mark in marks]

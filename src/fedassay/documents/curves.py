@@ -17,11 +17,11 @@ from fedassay.documents.reliability import reliability
 
 _WIDTH, _HEIGHT, _LOW = 300, 240, 220
 _ROOM = 0.4
-"""How far below zero a plot of net benefits reaches, as a share of how far it reaches above."""
+"""Extent of a plot of net benefits below zero, as a share of its extent above."""
 
 
 def overview(document: Document) -> alt.HConcatChart:
-    """ROC curve and reliability diagram beside each other."""
+    """Plot the ROC curve and the reliability diagram side by side."""
     results = document["results"]
     return plots.framed(alt.hconcat(roc(results).draw(), reliability(results).draw()))
 
@@ -32,7 +32,7 @@ def save_overview(document: Document, path: str | os.PathLike[str]) -> None:
 
 
 def roc(results: Results) -> CurveBlock:
-    """The ROC curve."""
+    """Plot the ROC curve."""
     curve = results["roc_curve"]
     if not curve.get("fpr"):
         return missing("ROC curve", curve["reason"], f"No ROC curve: {curve['reason']}.")
@@ -56,7 +56,7 @@ def roc(results: Results) -> CurveBlock:
 
 
 def precision_recall(results: Results) -> CurveBlock:
-    """Precision over recall; dashed: the prevalence, where a useless model stays."""
+    """Plot precision over recall; dashed: the prevalence, which is the precision of a useless model."""
     curve, average, prevalence = (
         results[name] for name in ("precision_recall_curve", "average_precision", "prevalence")
     )
@@ -88,7 +88,7 @@ def _square(
     reference: alt.Chart,
     title: alt.TitleParams,
 ) -> alt.LayerChart:
-    """A curve with its band over a reference line, in a square; axes are given as field and title."""
+    """Plot a curve with its band over a reference line, in a square; axes are given as field and title."""
     x = plots.unit(f"{across[0]}:Q", across[1])
     y = plots.unit(f"{up[0]}:Q", up[1], channel=alt.Y)
     line = plots.line(points, x, y, order=f"{across[0]}:Q")
@@ -96,7 +96,7 @@ def _square(
 
 
 def net_benefit(results: Results) -> CurveBlock:
-    """Net benefit over the threshold, and what treating all or none would give."""
+    """Plot net benefit over the threshold, and the net benefit of treating all or none."""
     curve = results["net_benefit_curve"]
     if not curve.get("thresholds"):
         return missing("Net benefit", curve["reason"], f"No net benefit curve: {curve['reason']}.")
@@ -163,7 +163,7 @@ _ENOUGH_TICKS = 3
 
 
 def score_distribution(results: Results) -> CurveBlock:
-    """The densities of scores in both classes, over a logit axis where scores crowd in a small range."""
+    """Plot the densities of scores in both classes, over a logit axis if scores crowd in a small range."""
     scores = results["score_distribution"]
     if not scores["edges"]:
         return missing(_TITLE, scores["reason"], f"No score distributions: {scores['reason']}.")
@@ -175,13 +175,13 @@ def score_distribution(results: Results) -> CurveBlock:
     return CurveBlock(
         draw=lambda: _areas(scores, noise),
         alternative=f"Distributions of the score in both classes: {text}{'; ' if noise else ''}{noise}.",
-        # On a logit axis the explorer would not know where its threshold is.
+        # On a logit axis the explorer could not place its threshold.
         marks="threshold" if scores.get("spacing") == "uniform" else "",
     )
 
 
 def _areas(scores: Results, noise: str) -> alt.LayerChart:
-    """Two points for each bucket, at its ends."""
+    """Plot two points for each bucket, at its ends."""
     ends = positions(scores)
     steps = [
         {"class": name, "place": 2 * bucket + end, "score": ends[bucket + end], "density": density}
@@ -204,7 +204,9 @@ def _areas(scores: Results, noise: str) -> alt.LayerChart:
 
 
 def densities(scores: Results, name: str) -> list[float]:
-    """Of a class, per unit of the score, or of its logit where buckets are so spaced: over all buckets it adds up to 1.
+    """Return the density of a class in each bucket, per unit of the score, or of its logit for logit spacing.
+
+    It integrates to 1 over all buckets.
 
     Examples
     --------
@@ -218,7 +220,9 @@ def densities(scores: Results, name: str) -> list[float]:
 
 
 def positions(scores: Results) -> list[float]:
-    """Where edges are on the axis. On a logit axis the outer buckets have no end; they are as wide as their neighbours.
+    """Return the places of edges on the axis.
+
+    On a logit axis the outer buckets have no end; they are as wide as their neighbours.
 
     Examples
     --------
@@ -248,7 +252,7 @@ def _axis(scores: Results) -> alt.Axis:
 
 
 def round_scores(low: float, high: float) -> list[float]:
-    """Scores to write at a logit axis: powers of ten and what is missing to 1 of them, or more where these are few.
+    """Return the labels of a logit axis: powers of ten and 1 minus these, or more if there are few.
 
     Examples
     --------
@@ -272,7 +276,7 @@ def _noise(scores: Results) -> str:
 
 
 def _median(scores: Results, name: str) -> float:
-    """Within its bucket, rows are taken to be spread evenly."""
+    """Compute the median, with rows spread evenly within their bucket."""
     edges: list[Any] = scores["edges"]
     half, below = sum(scores[name]) / 2, 0.0
     for count, (low, high) in zip(scores[name], pairwise(edges), strict=False):

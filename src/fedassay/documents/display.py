@@ -1,4 +1,4 @@
-"""A plot of a result from Python, as scikit-learn has them: made from a result, told, saved, shown in a notebook."""
+"""Displays of results in Python, as in scikit-learn: made from a result, described, saved, shown in a notebook."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ ResultSource = Result | Mapping[str, Any] | str | os.PathLike[str]
 
 @dataclass(frozen=True)
 class DisplayedEntry:
-    """What a display shows.
+    """Entry of a result that a display shows.
 
     Parameters
     ----------
-    what : in words.
-    entry : the name of the entry of a task's results without which there is nothing to show.
-    tasks : those that may have it. Of a study with several of them, the first kind that is there is shown.
+    what : the entry in words.
+    entry : the name of the required entry of a task's results.
+    tasks : the kinds of tasks that may have it. In a study with several of them, the first kind present is shown.
     """
 
     what: str
@@ -39,69 +39,69 @@ class DisplayedEntry:
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Display:
-    """A plot of a result, and the numbers that it is drawn from, as attributes.
+    """Plot of a result, with the plotted numbers as attributes.
 
-    Make one with `from_result`. `chart` is an Altair chart, to be changed or combined by its means; `alternative`
-    says in words what can be seen.
+    Make it with `from_result`. `chart` is an Altair chart, which Altair can change or combine; `alternative`
+    describes the plot in words.
     """
 
     wanted: ClassVar[DisplayedEntry]
-    """What it shows."""
+    """Entry that the display shows."""
 
     make: ClassVar[Callable[[Results], CurveBlock]]
-    """Makes the plot from the results of a task."""
+    """Function that makes the plot from the results of a task."""
 
     main: ClassVar[tuple[str, ...]] = ()
-    """Names of the one to three attributes that matter most."""
+    """Names of the one to three most important attributes."""
 
     results: Mapping[str, Any]
-    """The ``results`` of the task, as its JSON has them."""
+    """The ``results`` of the task, as in its JSON."""
 
     task: str = ""
-    """The name of the task within a study."""
+    """Name of the task within a study."""
 
     @classmethod
     def from_result(cls, result: ResultSource, task: str | None = None) -> Self:
-        """The display of a result.
+        """Return the display of a result.
 
         Parameters
         ----------
         result : a `Result`, its document (``json.load`` of the file), or the path of the file.
-        task : the name of the task within a study; by default the one that has what is shown.
+        task : the name of the task within a study; by default the task that has the displayed entry.
 
-        A result that has no such thing is a `UsageError`. What is there but undefined (too few rows, too much noise) is
-        shown as an empty plot with the reason.
+        A result without this entry raises `UsageError`. An undefined entry (too few rows, too much noise) is shown as
+        an empty plot with the reason.
         """
         section = section_of(result, task=task, wanted=cls.wanted)
         return cls(results=section.results, task=section.name)
 
     def __repr__(self) -> str:
-        """The task of a study, and the numbers that matter most."""
+        """Return the task of a study, and the most important numbers."""
         named = {"task": self.task} if self.task else {}
         shown = ", ".join(f"{name}={_short(value)}" for name, value in {**named, **self._main()}.items())
         return f"{type(self).__name__}({shown})"
 
     def _main(self) -> Mapping[str, Any]:
-        """The numbers that matter most, by name."""
+        """Return the most important numbers, by name."""
         return {name: getattr(self, name) for name in self.main}
 
     @property
     def block(self) -> CurveBlock:
-        """The plot as a block of documents: how it is drawn, and its words."""
+        """Plot as a block of documents: its drawing function and its text."""
         return type(self).make(self.results)
 
     def draw(self) -> alt.TopLevelMixin:
-        """The plot, without the look of all plots."""
+        """Draw the plot without the common theme."""
         return self.block.draw()
 
     @property
     def alternative(self) -> str:
-        """The plot in words, with the numbers that matter."""
+        """Plot in words, with the important numbers."""
         return self.block.alternative
 
     @property
     def chart(self) -> alt.TopLevelMixin:
-        """The plot as an Altair chart."""
+        """Plot as an Altair chart."""
         return plots.framed(self.draw().properties(description=self.alternative))
 
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -109,7 +109,7 @@ class Display:
         plots.save(self.chart, path)
 
     def _repr_html_(self) -> str:
-        """For notebooks: drawn here, so that nothing has to be loaded; on white paper, whatever surrounds it."""
+        """Return HTML for notebooks: drawn here, so that nothing has to be loaded, and on a white background."""
         words = escape(self.alternative, quote=True)
         style = "background:#fff;display:inline-block;max-width:100%;overflow-x:auto;margin:0;padding:8px"
         return f'<figure role="img" aria-label="{words}" style="{style}">{plots.as_svg(self.chart)}</figure>'
@@ -117,24 +117,24 @@ class Display:
     def _repr_mimebundle_(
         self, include: Iterable[str] | None = None, exclude: Iterable[str] | None = None
     ) -> dict[str, str]:
-        """The same, and in words where a notebook has no pictures."""
+        """Return HTML for notebooks, and text for notebooks without pictures."""
         bundle = {"text/html": self._repr_html_(), "text/plain": f"{type(self).__name__}: {self.alternative}"}
         wanted = set(bundle) if include is None else set(include)
         return {kind: text for kind, text in bundle.items() if kind in wanted - set(exclude or ())}
 
 
 def listed(name: str, doc: str) -> Any:
-    """A property with a list of the wanted entry of the results; some of its numbers may be None."""
+    """Return a property for a list in the wanted entry of the results; some of its numbers may be None."""
     return property(lambda self: tuple(self.results[self.wanted.entry][name]), doc=doc)
 
 
 def number(entry: str, name: str, doc: str) -> Any:
-    """A property with a number of an entry of the results; None if it is undefined."""
+    """Return a property for a number in an entry of the results; None if it is undefined."""
     return property(lambda self: self.results[entry][name], doc=doc)
 
 
 def _short(value: object) -> str:
-    """A number with few digits, alone, in a list or by name."""
+    """Format a number with few digits, alone, in a list or by name."""
     if isinstance(value, float):
         return f"{value:.4g}"
     if isinstance(value, Mapping):
@@ -144,11 +144,11 @@ def _short(value: object) -> str:
     return repr(value)
 
 
-# --- where the numbers come from --------------------------------------------------------------------------------------
+# --- source of the numbers --------------------------------------------------------------------------------------------
 
 
 def document_of(source: ResultSource) -> Document:
-    """The document of a result, whatever is given."""
+    """Return the document of a result, from any of its forms."""
     if isinstance(source, Result):
         return source.to_dict()
     document = source if isinstance(source, Mapping) else _read(Path(source))
@@ -169,7 +169,7 @@ def _read(path: Path) -> Any:
 
 
 def section_of(source: ResultSource, *, task: str | None, wanted: DisplayedEntry) -> TaskSection:
-    """The task that has what is wanted; that of a single task has no name."""
+    """Return the task that has the wanted entry; a single task has no name."""
     document = document_of(source)
     if task is not None and not is_study(document):
         raise UsageError(

@@ -1,7 +1,7 @@
-"""The threshold explorer of a page: what each threshold would mean, with intervals. Reads only a task's results.
+"""Threshold explorer of a page: the meaning of each threshold, with intervals. Reads only a task's results.
 
-All texts are made here, one per threshold; the page's script only looks them up. Raw numbers travel beside them, so
-that what is shown can be compared with the result to the last digit.
+All texts are made here, one per threshold; the page's script only looks them up. Raw numbers are stored with them, so
+that the page can be compared with the result to the last digit.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from fedassay.protocol.metrics import METRICS, of_part
 
 ENDS = ("value", "lower", "upper")
 PER = 1000
-"""Numbers of rows are told for so many."""
+"""Number of rows to which numbers of rows refer."""
 
 _START, _STEP = 0.5, 5
-"""The threshold at first, and every which one stands in the table."""
+"""Initial threshold, and the step between the thresholds of the table."""
 
 
 def explorer(points: Results, *, place: str) -> str:
-    """A slider over all thresholds with what it shows, and a table for readers without scripts and for paper."""
+    """Return a slider over all thresholds with its numbers, and a table for pages without scripts and for paper."""
     start = min(range(len(points["thresholds"])), key=lambda at: abs(points["thresholds"][at] - _START))
     shown = embedded(points)
     slider, data = f"{place}-slider", f"{place}-data"
@@ -47,19 +47,19 @@ def explorer(points: Results, *, place: str) -> str:
 
 
 def is_known(points: Results | None) -> bool:
-    """Whether there is a number at any threshold."""
+    """Return whether there is a number at any threshold."""
     return points is not None and any(
         value is not None for name in names(points) for value in points[name]["value"]
     )
 
 
 def names(points: Results) -> list[str]:
-    """The metrics that are shown at each threshold."""
+    """Return the metrics that are shown at each threshold."""
     return [record.name for record in of_part("operating-point") if record.name in points]
 
 
 def as_data(value: object) -> str:
-    """JSON that cannot end the element that holds it, whatever texts it has.
+    """Return JSON that cannot end the element that holds it, for any texts.
 
     Examples
     --------
@@ -71,7 +71,7 @@ def as_data(value: object) -> str:
 
 
 def embedded(points: Results) -> dict[str, Any]:
-    """What the script looks up: for each threshold the raw numbers, their texts, and a sentence."""
+    """Return the data of the script: for each threshold the raw numbers, their texts, and a sentence."""
     count = len(points["thresholds"])
     metrics = {name: _texts(name, points[name]) for name in names(points)}
     return {
@@ -89,7 +89,7 @@ def _texts(name: str, curve: Mapping[str, Sequence[float | None]]) -> dict[str, 
 
 
 def told(name: str, value: float | None, lower: float | None, upper: float | None) -> tuple[str, str]:
-    """A number and its interval in words; the one place where they are rounded.
+    """Format a number and its interval; they are rounded here only.
 
     Examples
     --------
@@ -116,7 +116,7 @@ def told(name: str, value: float | None, lower: float | None, upper: float | Non
 
 
 def _percent(value: float, width: float | None) -> str:
-    """With the second digit of the half-width, but for tiny ones."""
+    """Format a percentage to the second digit of the half-width, with at most two decimals."""
     digits = 1
     if width is not None and width > 0:
         digits = min(2, max(0, 1 - math.floor(math.log10(100 * width / 2))))
@@ -129,7 +129,7 @@ def _at(points: Results, place: int) -> str:
 
 
 def _sentence(points: Results, metrics: Mapping[str, Any], place: int) -> str:
-    """What a threshold would mean, for screen readers and for everybody else."""
+    """Describe the meaning of a threshold, for screen readers and all others."""
     share, found, right = (
         metrics[name]["value"][place] for name in ("predicted_positives", "recall", "precision")
     )
@@ -150,7 +150,7 @@ def _tile(name: str, found: Mapping[str, Any], start: int) -> str:
 
 
 def _table(points: Results, shown: Mapping[str, Any], place: str) -> str:
-    """Cells without the number of rows, for which a column is too narrow."""
+    """Return the table; its narrow cells leave out the number of rows."""
     metrics = shown["metrics"]
     rows = (
         (

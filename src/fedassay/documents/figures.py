@@ -1,4 +1,4 @@
-"""How numbers are written for people: digits that mean something, reasons instead of blanks."""
+"""Format of numbers for readers: significant digits only, reasons instead of blanks."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from collections.abc import Mapping
 from typing import Any
 
 OTHER = "other"
-"""The group of all rows whose group was not declared."""
+"""Group of all rows whose group was not declared."""
 
 
 def number(value: float | None, *, width: float | None = None) -> str:
-    """A value with as many digits as its interval's width deserves: the second digit of the half-width.
+    """Format a value to the digits that its interval supports: the second digit of the half-width.
 
     Examples
     --------
@@ -27,7 +27,7 @@ def number(value: float | None, *, width: float | None = None) -> str:
 
 
 def interval(metric: Mapping[str, Any]) -> str:
-    """The interval of a metric, such as ``0.780 to 0.802``."""
+    """Format the interval of a metric, such as ``0.780 to 0.802``."""
     ends = metric.get("interval")
     if ends is None:
         return ""
@@ -36,13 +36,13 @@ def interval(metric: Mapping[str, Any]) -> str:
 
 
 def value(metric: Mapping[str, Any]) -> str:
-    """The value of a metric, with digits that fit its interval."""
+    """Format the value of a metric, with digits that fit its interval."""
     ends = metric.get("interval")
     return number(metric.get("value"), width=None if ends is None else ends[1] - ends[0])
 
 
 def told(metric: Mapping[str, Any]) -> str:
-    """A metric in a sentence: the value and its interval, or that there is none and why.
+    """Format a metric in a sentence: the value and its interval, or ``undefined`` and the reason.
 
     Examples
     --------
@@ -58,7 +58,7 @@ def told(metric: Mapping[str, Any]) -> str:
 
 
 def with_interval(metric: Mapping[str, Any]) -> str:
-    """A metric in a verdict, with three decimals.
+    """Format a metric in a verdict, with three decimals.
 
     Examples
     --------
@@ -70,7 +70,7 @@ def with_interval(metric: Mapping[str, Any]) -> str:
 
 
 def p_value(p: float | None) -> str:
-    """A p-value that is never rounded to zero.
+    """Format a p-value, never rounded to zero.
 
     Examples
     --------
@@ -83,7 +83,7 @@ def p_value(p: float | None) -> str:
 
 
 def error(value: float) -> str:
-    """An error with two digits.
+    """Format an error with two digits.
 
     Examples
     --------
@@ -94,7 +94,7 @@ def error(value: float) -> str:
 
 
 def left(remaining: float, of: float) -> str:
-    """What is left of a budget; scales are rounded up, so that a trace always is.
+    """Format the rest of a budget; rounding scales up always leaves a trace, which counts as nothing.
 
     Examples
     --------
@@ -108,7 +108,7 @@ _MOST_DECIMALS = 8
 
 
 def amount(value: float | None, *, width: float | None = None) -> str:
-    """A value of any size, with as many digits as an interval of this width deserves.
+    """Format a value of any size, with the digits that an interval of this width supports.
 
     Examples
     --------
@@ -128,20 +128,20 @@ def amount(value: float | None, *, width: float | None = None) -> str:
 
 
 def p_equals(p: float | None) -> str:
-    """Such as ``p = 0.031`` or ``p < 0.001``."""
+    """Format a p-value as ``p = 0.031`` or ``p < 0.001``."""
     shown = p_value(p)
     return f"p {shown}" if shown.startswith("<") else f"p = {shown}"
 
 
 def chi_squared(test: Mapping[str, Any]) -> str:
-    """A test in words, such as ``statistic 12.3, p = 0.031, 10 degrees of freedom``."""
+    """Describe a test, such as ``statistic 12.3, p = 0.031, 10 degrees of freedom``."""
     degrees = test["degrees_of_freedom"]
     freedom = "" if degrees is None else f", {counted(degrees, 'degree')} of freedom"
     return f"statistic {test['value']:.1f}, {p_equals(test['p_value'])}{freedom}"
 
 
 def counted(number: float, what: str) -> str:
-    """A number of things.
+    """Format a number of things.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""A Hosmer-Lemeshow test: its groups as a table and a plot, and whether it can be relied on."""
+"""Hosmer-Lemeshow test: its groups as a table and a plot, and a check that it is reliable."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from fedassay.documents.blocks import CurveBlock, Document, Results, TableBlock,
 from fedassay.documents.palette import BLUE
 
 FEWEST = 5
-"""Expected positives and negatives that a group should have: the usual rule for a chi-squared test."""
+"""Fewest expected positives and negatives of a group: the usual rule for a chi-squared test."""
 
 THIN = f"It rests on groups with fewer than {FEWEST} expected positives or negatives; do not rely on it."
 
 
 def goodness_blocks(document: Document) -> Iterator[TableBlock | CurveBlock]:
-    """Observed beside expected rates, then the groups and what the test means."""
+    """Yield observed over expected rates, then the groups and the meaning of the test."""
     test = document["results"]["hosmer_lemeshow"]
     groups = test.get("groups") or ()
     if groups:
@@ -42,7 +42,7 @@ def goodness_blocks(document: Document) -> Iterator[TableBlock | CurveBlock]:
 
 
 def meaning(test: Results) -> str:
-    """The statistic, its p-value, and what that means."""
+    """Describe the statistic, its p-value, and its meaning."""
     if test["value"] is None:
         return f"There is no test: {test['reason']}."
     if test["p_value"] is None:
@@ -57,12 +57,12 @@ def meaning(test: Results) -> str:
 
 
 def p_value(results: Results) -> dict[str, Any]:
-    """The p-value of a test among results, under its name for programs."""
+    """Return the p-value of a test among results, under its name for programs."""
     return {"hosmer_lemeshow_p_value": (results.get("hosmer_lemeshow") or {}).get("p_value")}
 
 
 def is_thin(test: Results) -> bool:
-    """Whether a test that has a p-value rests on a group with too few expected positives or negatives.
+    """Return whether a test with a p-value rests on a group with too few expected positives or negatives.
 
     Examples
     --------
@@ -80,7 +80,7 @@ def _thin(rows: float, expected: float) -> bool:
 
 
 def thin_buckets(results: Results) -> str:
-    """The same of an evaluation, whose test is over the buckets of its reliability curve: a sentence, or nothing."""
+    """Return the warning `THIN` for an evaluation whose test rests on too thin buckets of its curve, else nothing."""
     rows = results.get("histogram", {}).get("rows")
     if rows is None or results["hosmer_lemeshow"].get("p_value") is None:
         return ""
@@ -91,7 +91,7 @@ def thin_buckets(results: Results) -> str:
 
 
 def _rates(test: Results) -> alt.LayerChart:
-    """The observed against the expected rate of each group."""
+    """Plot the observed against the expected rate of each group."""
     marks = [
         {name: group[name] / group["rows"] for name in ("expected", "observed")}
         for group in test["groups"]

@@ -1,8 +1,8 @@
 r"""Writer for Markdown: tables and sentences, and the YAML block at the top of a file.
 
 Texts come from studies and may hold anything: none of them becomes markup. The block is read the same by readers of
-YAML 1.1 and 1.2: texts in double quotes, numbers with a point before an exponent, one entry on a line. What is not
-printable is escaped, so that no text can end the block.
+YAML 1.1 and 1.2: texts in double quotes, numbers with a point before an exponent, one entry on a line. Unprintable
+characters are escaped, so that no text can end the block.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ _SPECIAL = re.compile(r"([\\`*_\[\]<>|~#])")
 _MOST_ROWS = 40
 _KEY = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")
 _WORDS = frozenset({"y", "n", "yes", "no", "on", "off", "true", "false", "null"})
-"""What YAML 1.1 takes for something else than a name."""
+"""Words that YAML 1.1 does not read as names."""
 
 
 def text(value: object) -> str:
-    r"""Text that Markdown shows as it is: on one line, no markup.
+    r"""Return text that Markdown shows as it is: on one line, no markup.
 
     Examples
     --------
@@ -35,7 +35,7 @@ def text(value: object) -> str:
 
 
 def body(blocks: Iterable[DocumentBlock], *, title: str) -> Iterator[str]:
-    """Tables and sentences as paragraphs; a table that is named like its section has no heading of its own."""
+    """Yield tables and sentences as paragraphs; a table with the name of its section has no heading of its own."""
     for block in blocks:
         if isinstance(block, TableBlock):
             if block.title != title:
@@ -66,7 +66,7 @@ def _cell(cell: Cell) -> str:
 
 
 def front_matter(content: Mapping[str, YamlValue]) -> str:
-    r"""The block with the lines that begin and end it.
+    r"""Return the block with the lines that begin and end it.
 
     Examples
     --------

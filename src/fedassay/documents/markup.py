@@ -14,14 +14,14 @@ from fedassay.documents.blocks import Cell, CurveBlock, DocumentBlock, KeyNumber
 _UNSAFE = re.compile(r"[^a-z0-9]+")
 
 _SHORT = 24
-"""Characters of a cell that holds numbers, which are kept on one line; longer ones are words."""
+"""Largest number of characters of a cell with numbers, which is kept on one line; longer cells are words."""
 
 _NAME = 16
-"""Characters of a name at the side of a table that is kept on one line."""
+"""Largest number of characters of a name at the side of a table that is kept on one line."""
 
 
 def anchor(*words: str) -> str:
-    """A name for a place in the page.
+    """Return a name for a place in the page.
 
     Examples
     --------
@@ -32,7 +32,7 @@ def anchor(*words: str) -> str:
 
 
 def paragraph(text: str, *, kind: str = "") -> str:
-    """A paragraph, of a kind that the style knows."""
+    """Return a paragraph, of a kind that the style sheet defines."""
     return f"<p{_class(kind)}>{escape(text)}</p>"
 
 
@@ -41,12 +41,12 @@ def _class(kind: str) -> str:
 
 
 def body(blocks: Iterable[DocumentBlock], *, place: str, draw: DrawCurve | None = None) -> str:
-    """Tables, curves and sentences in their order, curves side by side where there is room.
+    """Return tables, curves and sentences in their order, curves side by side if there is room.
 
     Parameters
     ----------
     place : the anchor of the section, from which ids are made.
-    draw : makes the markup of a curve; `figure` by default.
+    draw : the function that makes the markup of a curve; `figure` by default.
     """
     made = []
     numbered = enumerate(blocks, start=1)
@@ -66,13 +66,13 @@ def _block(block: DocumentBlock, *, name: str, draw: DrawCurve) -> str:
 
 
 DrawCurve = Callable[[CurveBlock, str], str]
-"""Makes the markup of a plot of this name."""
+"""Function that makes the markup of a plot with a name."""
 
 
 def figure(part: CurveBlock, name: str) -> str:
-    """A plot; who cannot see it gets the alternative.
+    """Return a plot with its text alternative.
 
-    A plot that cannot be drawn becomes its alternative: results that were paid for are worth more than one plot.
+    A plot that cannot be drawn becomes its alternative: results that cost budget are worth more than one plot.
     """
     marks = f" data-marks='{escape(part.marks, quote=True)}'" if part.marks else ""
     label = escape(part.alternative, quote=True)
@@ -89,12 +89,12 @@ def figure(part: CurveBlock, name: str) -> str:
 
 
 def undrawn(part: CurveBlock, name: str) -> str:
-    """The alternative of a plot in its place."""
+    """Return the alternative of a plot in its place."""
     return f"<figure id='{name}'>{escape(part.alternative)}</figure>"
 
 
 def titled_table(part: TableBlock, *, name: str) -> str:
-    """A table under its heading, with its notes below it, and what few people need behind a click."""
+    """Return a table under its heading, with its notes below it and its inner rows folded away."""
     heading = f"<h3 id='{name}'>{escape(part.title)}</h3>"
     notes = "".join(paragraph(note, kind="note") for note in part.notes)
     inner = ""
@@ -105,7 +105,7 @@ def titled_table(part: TableBlock, *, name: str) -> str:
 
 
 def table(part: TableBlock, *, labelled: str) -> str:
-    """The table alone; `labelled` is the id of the heading that names it."""
+    """Return the table alone; `labelled` is the id of its heading."""
     head = "".join(f"<th scope='col'>{escape(name)}</th>" if name else "<td></td>" for name in part.head)
     rows = "".join(f"<tr>{_row(row)}</tr>" for row in part.rows)
     return (
@@ -131,7 +131,7 @@ def _small(detail: str) -> str:
 
 
 def tiles(numbers: Iterable[KeyNumber]) -> str:
-    """Key numbers, each in a tile."""
+    """Return key numbers, each in a tile."""
     made = "".join(
         f"<div class='tile'><dt>{escape(one.label)}</dt><dd><b>{escape(one.text)}</b>{_small(one.detail)}</dd></div>"
         for one in numbers
@@ -140,7 +140,7 @@ def tiles(numbers: Iterable[KeyNumber]) -> str:
 
 
 def steps(entries: Iterable[tuple[str, str]]) -> str:
-    """Sentences one below the other, each with the command that does it, if there is one."""
+    """Return a list of sentences, each with its command, if there is one."""
     made = (
         f"<li>{escape(text)}" + (f"<pre><code>{escape(command)}</code></pre>" if command else "") + "</li>"
         for text, command in entries
@@ -149,6 +149,6 @@ def steps(entries: Iterable[tuple[str, str]]) -> str:
 
 
 def facts(pairs: Iterable[tuple[str, str]]) -> str:
-    """Names and what they are, one below the other."""
+    """Return a list of names and their values."""
     inside = "".join(f"<dt>{escape(name)}</dt><dd>{escape(value)}</dd>" for name, value in pairs)
     return f"<dl class='facts'>{inside}</dl>"

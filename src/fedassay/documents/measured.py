@@ -1,4 +1,4 @@
-"""Every number of a result with its interval, under a name: for programs that keep numbers. Reads only the JSON."""
+"""Numbers of a result with intervals, under names, for programs that store numbers. Reads only the JSON."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ _BLOCKS = {
     "difference": "change by calibration",
     "held_out": "on held-out rows",
 }
-"""The parts of results that hold metrics by name, and what they are called."""
+"""Parts of results that hold metrics by name, and their titles."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Measured:
-    """One number: `task` is the name in the study (the kind of a single task), `block` where in its results it stands.
+    """Number of a result: `task` is the name in the study (the kind of a single task), `block` the part of its results.
 
     `at` is the threshold that it belongs to, or the share of rows below a quantile. Without an interval `lower` and
     `upper` are None; so is an end that is infinite.
@@ -47,13 +47,13 @@ class Measured:
 
     @property
     def key(self) -> str:
-        """A name for programs; no two numbers of a result have the same."""
+        """Name for programs, unique within a result."""
         at = "" if self.at is None else f"_at_{self.at:.12g}"
         return ".".join(part for part in (self.task, self.block, f"{self.name}{at}") if part)
 
     @property
     def title(self) -> str:
-        """A name for people, within the task."""
+        """Name for readers, within the task."""
         record = KINDS[self.kind].document.load().metrics.get(self.name)
         title = self.name.replace("_", " ") if record is None else record.title
         at = "" if self.at is None else f" at {self.at:g}"
@@ -61,7 +61,7 @@ class Measured:
 
 
 def measured(document: Document) -> Iterator[Measured]:
-    """All numbers that have a value, in the order of the report."""
+    """Yield all numbers that have a value, in the order of the report."""
     for section in sections(document):
         kind = section.card.name
         for metric, where in _metrics(section):
@@ -72,15 +72,15 @@ def measured(document: Document) -> Iterator[Measured]:
 
 
 def _metrics(section: TaskSection) -> Iterator[tuple[Any, dict[str, Any]]]:
-    """Whatever may be a metric, with its name and place."""
+    """Yield all entries that may be metrics, with name and place."""
     results, kind = section.results, section.kind
     listed = list(kind.listed_metrics(results))
-    # What is in a list too stands at the top level for the first entry of the list: it comes with that below.
+    # A metric in a list also stands at the top level, for the first entry of the list: the list below yields it.
     skipped = {name for name, _, _ in listed}
     for block in _BLOCKS:
         found = results.get(block) if block else results
         if not isinstance(found, Mapping) or (block == "held_out" and kind.is_vacuous(results)):
-            continue  # of sets that hold everything, held-out rows show noise around what is known anyway
+            continue  # for sets that hold everything, held-out rows show noise around known values
         for name, metric in found.items():
             if block or name not in skipped:
                 yield metric, {"name": name, "block": block}

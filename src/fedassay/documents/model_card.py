@@ -1,7 +1,7 @@
-"""A study as a model card: Markdown with the `model-index` block that Hugging Face reads. Reads only the result's JSON.
+"""Model card of a study: Markdown with the `model-index` block that Hugging Face reads. Reads only the result's JSON.
 
 The block follows https://github.com/huggingface/hub-docs/blob/main/modelcard.md. Results are marked as not verified by
-Hugging Face, which is what `verified` means there; `fedassay verify` is something else.
+Hugging Face, which is the meaning of `verified` there; `fedassay verify` is something else.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ _TO_FILL_IN = "**To be filled in by the owner of the model.**"
 
 
 def model_card(document: Document) -> str:
-    """The model card of a study, as Markdown.
+    """Return the model card of a study, as Markdown.
 
-    Every number is one of the document. What only the owner can know (what the model is for, what it was trained on) is
-    left open, and marked. Texts of the study are escaped: none of them becomes markup.
+    Every number comes from the document. Facts that only the owner can know (the purpose and the training data of the
+    model) are left open, and marked. Texts of the study are escaped: none of them becomes markup.
     """
     if not report.is_study(document):
         raise UsageError(f"model card: got a result of the task {document['task']}, expected one of a study.")
@@ -71,14 +71,14 @@ def _front(document: Document) -> dict[str, YamlValue]:
 
 
 def _is_about_the_model(one: Measured, document: Document) -> bool:
-    """Whether a number has an interval and is about the model as one would use it: calibrated if recommended."""
+    """Return whether a number has an interval and is about the model in use: calibrated if recommended."""
     recommended = document["results"]["tasks"][one.task]["results"].get("recommended")
     blocks = ("", "after" if recommended else "before", "held_out")
     return bool(_use(one)) and one.block in blocks and one.lower is not None
 
 
 def _use(one: Measured) -> str:
-    """What kind of model the number is about; distributions of values and coefficients are about none."""
+    """Return the kind of model of a number; distributions of values and coefficients have none."""
     return str(KINDS[one.kind].document.load().use)
 
 

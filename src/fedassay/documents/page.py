@@ -1,6 +1,6 @@
-"""A result as one self-contained page, of a study or of a single task. Reads only the result's JSON.
+"""Self-contained page of a result, of a study or of a single task. Reads only the result's JSON.
 
-The page asks nothing of any network: style, script, plots and numbers are in it, and its content security policy
+The page loads nothing from any network: style, script, plots and numbers are in it, and its content security policy
 forbids the rest. It can be read without its script.
 """
 
@@ -19,14 +19,14 @@ from fedassay.documents.palette import DARK, LIGHT
 from fedassay.protocol.glossary import words_in
 
 PageSection = tuple[str, str, str]
-"""The anchor of a section, its heading, and what is below it."""
+"""Anchor of a section, its heading, and its content."""
 
 
 def page(document: Document, *, draw: markup.DrawCurve = markup.figure) -> str:
-    """The page as HTML text; `draw` makes the markup of a plot."""
+    """Return the page as HTML text; `draw` makes the markup of a plot."""
     sections = list(_sections(document, draw))
     words = words_in(" ".join(inside for _, _, inside in sections))
-    last = len(sections) - int(report.is_study(document))  # what to do next stays last
+    last = len(sections) - int(report.is_study(document))  # the next steps stay last
     sections.insert(last, ("words", "What the words mean", markup.facts(list(words.items()))))
     return (
         "<!doctype html>\n<html lang='en'><head><meta charset='utf-8'>"
@@ -43,7 +43,7 @@ def page(document: Document, *, draw: markup.DrawCurve = markup.figure) -> str:
     )
 
 
-# --- what is in every page --------------------------------------------------------------------------------------------
+# --- parts of every page ----------------------------------------------------------------------------------------------
 
 
 @cache
@@ -52,14 +52,14 @@ def _file(name: str) -> str:
 
 
 def _style() -> str:
-    """The style sheet, with the colours of plots for both schemes; the light ones where a browser knows no other."""
+    """Return the style sheet, with the colours of plots for both schemes; light is the default of old browsers."""
     plain = "".join(f"{name}:{colour};" for name, colour in LIGHT.items())
     both = "".join(f"{name}:light-dark({colour},{DARK[name]});" for name, colour in LIGHT.items())
     return f"{_file('style.css')}:root{{{plain}}}@supports (color:light-dark(#000,#fff)){{:root{{{both}}}}}"
 
 
 def _policy() -> str:
-    """Nothing may be loaded, and no script run but ours: not even one that found its way into a text."""
+    """Return a policy under which nothing is loaded, and no script but ours runs, not even a script in a text."""
     digest = base64.b64encode(hashlib.sha256(_file("explorer.js").encode()).digest()).decode()
     return f"default-src 'none'; style-src 'unsafe-inline'; img-src data:; script-src 'sha256-{digest}'"
 
@@ -86,7 +86,7 @@ def _top(document: Document, sections: list[PageSection]) -> Iterator[str]:
 
 
 def _verdict(document: Document) -> str:
-    """A study's is a paragraph; that of a task begins with a word that says it all."""
+    """Return the verdict: a paragraph for a study, an emphasised first word and its reason for a task."""
     verdict = report.verdict(document)
     if not verdict.text:
         return ""
@@ -121,7 +121,7 @@ def _sections(document: Document, draw: markup.DrawCurve) -> Iterator[PageSectio
 
 
 def _task(task: report.TaskSection, place: str, draw: markup.DrawCurve) -> Iterator[str]:
-    """The blocks of one task; a threshold explorer comes where its contents have it."""
+    """Yield the blocks of a task; a threshold explorer keeps its place among them."""
     waiting: list[DocumentBlock] = []
     for block in task.blocks:
         if isinstance(block, ExplorerBlock):
@@ -139,7 +139,7 @@ def _task(task: report.TaskSection, place: str, draw: markup.DrawCurve) -> Itera
 
 
 def _meanings(task: report.TaskSection) -> Iterator[tuple[str, str]]:
-    """The metrics of a task that have a value, each with its sentence."""
+    """Yield the metrics of a task that have a value, each with its sentence."""
     for record in task.kind.metrics.values():
         metric = task.results.get(record.name)
         if isinstance(metric, Mapping) and metric.get("value") is not None:
@@ -158,7 +158,7 @@ def _budget(document: Document, draw: markup.DrawCurve) -> str:
 
 
 def _assumptions(document: Document) -> str:
-    """Tasks with their sentences; whom one has to trust is in the privacy statement."""
+    """Return tasks with their sentences; the privacy statement names the trusted parties."""
     said = "".join(
         (f"<h3>{escape(title)}</h3>" if report.is_study(document) else "")
         + f"<ul>{''.join(f'<li>{escape(text)}</li>' for text in sentences)}</ul>"

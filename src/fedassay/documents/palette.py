@@ -1,11 +1,11 @@
-"""The colours of plots: real ones in files, and names in a page, which has a light and a dark side.
+"""Colours of plots: real colours in files, and names in a page, which has a light and a dark side.
 
 Plots are drawn in the light colours. In a page each becomes ``var(--plot-blue, #2166ac)`` and so on, and the page's
-style decides; `LIGHT` and `DARK` are what it is made of. Within a side no two names have the same colour: the
-colour is how a name is recognised.
+style decides; it is made from `LIGHT` and `DARK`. Within a side no two names have the same colour, because a name is
+recognised by its colour.
 
 Lines, dots and words have a contrast of at least 3 (words 4.5) to the paper of their side (WCAG 2.2, 1.4.3 and
-1.4.11); the grid is there to be overlooked.
+1.4.11); the grid is deliberately faint.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any
 INK, MUTED, GRID, PAPER = "#1a1a1a", "#5f6670", "#e2e5e9", "#ffffff"
 BLUE, ORANGE, GREEN, RED, PURPLE = "#2166ac", "#c2570c", "#1b7837", "#b2182b", "#762a83"
 BAND = "#4393c3"
-"""The fill of a band around a single curve, with `BAND_OPACITY`."""
+"""Fill of a band around a single curve, with `BAND_OPACITY`."""
 
 BAND_OPACITY = 0.28
 
@@ -38,7 +38,7 @@ LIGHT, DARK = (
 )
 
 SEVERAL = (BLUE, ORANGE, INK, GREEN, PURPLE, RED)
-"""Colours of curves that are told apart, the most important first."""
+"""Colours that distinguish several curves, the most important first."""
 
 FONT = "system-ui, sans-serif"
 
@@ -70,4 +70,4 @@ THEME: Mapping[str, Any] = MappingProxyType(
         "rule": {"color": MUTED},
     }
 )
-"""What Altair would draw in colours of its own."""
+"""Theme of Altair; without it these parts would have Altair's own colours."""

@@ -1,4 +1,4 @@
-"""What all plots share: the look, the way into a page, the way into a file. Altair draws them."""
+"""Common functions of plots: theme, conversion for a page, conversion to a file. Altair draws them."""
 
 from __future__ import annotations
 
@@ -23,23 +23,23 @@ Chart = TypeVar("Chart", bound=alt.TopLevelMixin)
 SUFFIXES = (".svg", ".png", ".pdf")
 
 SIDE = 300
-"""Pixels of a square plot."""
+"""Width of a square plot in pixels."""
 
 _LINE = 44
-"""Characters that fit into them."""
+"""Number of characters that fit into the width of a square plot."""
 
 _READABLE = 0.7
-"""How far a plot may shrink before its words are too small."""
+"""Smallest factor by which a plot may shrink before its words are too small."""
 
 _LONGEST, _WIDE = 180, 7.5
-"""Pixels of the longest name, and of a character in a wide font: the reader's is not the one measured here."""
+"""Pixels of the longest name, and of a character in a wide font, because the reader's font is unknown."""
 
 _VARIABLES = {colour: f"var({name}, {colour})" for name, colour in LIGHT.items()}
 _USE = re.compile(r"url\(#([^)]*)\)")
 
 
 def framed(chart: Chart) -> Chart:
-    """With the look of all plots. Last of all: a plot with a look cannot become a part of another."""
+    """Apply the common theme, as the last step: a plot with a theme cannot become a part of another."""
     looked: Chart = chart.configure(**THEME)
     return looked
 
@@ -48,22 +48,22 @@ def framed(chart: Chart) -> Chart:
 
 
 _NOT_IN_XML = re.compile("[\\x00-\\x08\\x0b\\x0c\\x0e-\\x1f\\x7f-\\x9f\\ud800-\\udfff\\ufffe\\uffff]")
-"""Control characters, lone surrogates and what is no character."""
+"""Control characters, lone surrogates and noncharacters."""
 
 
 def as_svg(chart: alt.TopLevelMixin, *, key: str = "") -> str:
-    """A chart as SVG text to be put into a page.
+    """Return a chart as SVG text for a page.
 
     It has no background. Its colours are those of the page, as CSS variables (`palette.LIGHT` names them), and the
-    light ones where the page has none. It has its own size where there is room, and shrinks until words would
-    be too small; what holds it should scroll (``overflow-x: auto``) where there is less. Ids are made from what is
-    drawn, so they differ from those of other plots; where a plot is on a page twice, each needs its `key`.
+    light colours if the page has none. It has its own size if there is room, and shrinks until words would
+    be too small; its container should scroll (``overflow-x: auto``) if there is less. Ids are made from the
+    drawing, so they differ from those of other plots; if a plot is on a page twice, each needs its `key`.
 
-    The same chart gives the same text. It is hidden from screen readers: whoever shows it says it in words.
+    The same chart gives the same text. It is hidden from screen readers: the page must describe it in words.
     """
     import vl_convert
 
-    spec = chart.to_dict(validate=False)  # twice as fast; tests save what is drawn here, and saving validates
+    spec = chart.to_dict(validate=False)  # twice as fast; tests save these charts, and saving validates them
     spec["config"] = {**spec.get("config", {}), **THEME, "background": None}
     text = json.dumps(_drawable(spec))
     root = ElementTree.fromstring(vl_convert.vegalite_to_svg(text))
@@ -83,7 +83,7 @@ def as_svg(chart: alt.TopLevelMixin, *, key: str = "") -> str:
 
 
 def _in_a_page(name: str, value: str, ids: Mapping[str, str]) -> str:
-    """An attribute with the page's colours, and with an id that no other plot has."""
+    """Return an attribute with the page's colours, and with an id that no other plot has."""
     if name in ("fill", "stroke"):
         return _VARIABLES.get(value, value)
     if name == "id":
@@ -110,8 +110,8 @@ def _of_the_root(width: float, height: float) -> dict[str, str]:
 def save(chart: alt.TopLevelMixin, path: str | os.PathLike[str]) -> None:
     """Write a chart for a paper or slides: ``.svg``, ``.png`` (two pixels for one) or ``.pdf``.
 
-    In light colours on white paper, whatever the page would look like. The file stands alone; so there is no ``.html``,
-    which would load Vega from the network.
+    It has light colours on a white background, unlike a page. The file needs no other; so there is no ``.html``, which
+    would load Vega from the network.
     """
     target = Path(path)
     if target.suffix not in SUFFIXES:
@@ -125,7 +125,7 @@ def save(chart: alt.TopLevelMixin, path: str | os.PathLike[str]) -> None:
 
 
 def _drawable(spec: Any) -> Any:
-    """A chart without characters that no SVG can hold: what draws it would end this process over them."""
+    """Remove characters that no SVG can hold: they would make the renderer end this process."""
     if isinstance(spec, dict):
         return {key: _drawable(value) for key, value in spec.items()}
     if isinstance(spec, list):
@@ -137,7 +137,7 @@ def _drawable(spec: Any) -> Any:
 
 
 def diagonal() -> alt.Chart:
-    """The dashed line on which both axes agree."""
+    """Draw the dashed line on which both axes agree."""
     ends = [{"x": 0, "y": 0}, {"x": 1, "y": 1}]
     return (
         alt.Chart(alt.Data(values=ends))
@@ -147,22 +147,22 @@ def diagonal() -> alt.Chart:
 
 
 def square(chart: alt.LayerChart, title: str | alt.TitleParams) -> alt.LayerChart:
-    """With as many pixels up as across."""
+    """Make a chart square, with a title."""
     return chart.properties(width=SIDE, height=SIDE, title=title)
 
 
 def titled(text: str, below: str = "") -> alt.TitleParams:
-    """A title at the left, where a narrow screen shows it, and a smaller line below it."""
+    """Return a title at the left, where a narrow screen shows it, and a smaller line below it."""
     return alt.TitleParams(text=text, anchor="start", **({"subtitle": below} if below else {}))
 
 
 def unit(field: str, title: str, *, channel: type[Any] = alt.X) -> Any:
-    """An axis from 0 to 1: for `alt.X` or `alt.Y`."""
+    """Return an axis from 0 to 1, for `alt.X` or `alt.Y`."""
     return channel(field, title=title, scale=alt.Scale(domain=[0, 1]), axis=alt.Axis(tickCount=5))
 
 
 def named(order: Sequence[str], *, labels: bool = True) -> alt.Y:
-    """An axis of names, from above, with room for them whatever font the reader has."""
+    """Return an axis of names, from above, with room for them in any font."""
     longest = max((len(name) for name in order), default=0) if labels else 0
     axis = alt.Axis(
         labels=labels,
@@ -176,13 +176,13 @@ def named(order: Sequence[str], *, labels: bool = True) -> alt.Y:
 
 
 def empty(title: str, reason: str) -> alt.LayerChart:
-    """A plot of something that is not there, with the reason in its place."""
+    """Return an empty plot with the reason why its content is missing."""
     note = alt.Chart(alt.Data(values=[{}])).mark_text(text=textwrap.wrap(reason, _LINE), align="center")
     return square(alt.layer(note), titled(title))
 
 
 def points(curve: Mapping[str, Any], *names: str) -> list[dict[str, Any]]:
-    """The lists of a curve as one entry for each point.
+    """Return the lists of a curve as an entry for each point.
 
     Examples
     --------
@@ -194,19 +194,19 @@ def points(curve: Mapping[str, Any], *names: str) -> list[dict[str, Any]]:
 
 
 def nearest(entries: Sequence[Mapping[str, Any]], name: str, value: float) -> Mapping[str, Any]:
-    """The point that is nearest to a value of this coordinate."""
+    """Return the point that is nearest to a value of this coordinate."""
     return min(entries, key=lambda entry: abs(entry[name] - value))
 
 
 def band(entries: Sequence[Mapping[str, Any]], x: alt.X) -> alt.Chart:
-    """From `lower` to `upper`, around a single curve."""
+    """Draw a band from `lower` to `upper`, around a single curve."""
     base = alt.Chart(alt.Data(values=list(entries)))
     area = base.mark_area(color=BAND, opacity=BAND_OPACITY, clip=True)
     return area.encode(x=x, y=alt.Y("lower:Q"), y2="upper:Q")
 
 
 def line(entries: Sequence[Mapping[str, Any]], x: alt.X, y: alt.Y, *, order: str) -> alt.Chart:
-    """The curve itself."""
+    """Draw the curve itself."""
     base = alt.Chart(alt.Data(values=list(entries))).mark_line(color=BLUE, strokeWidth=2, clip=True)
     return base.encode(x=x, y=y, order=order)
 
@@ -221,7 +221,7 @@ def strokes(
     legend: alt.Legend | None,
     **mark: Any,
 ) -> alt.Chart:
-    """Lines of several names, told apart by colours, and by dashes for those who do not see them."""
+    """Draw lines of several names, distinguished by colours, and by dashes for the colour-blind."""
     base = alt.Chart(alt.Data(values=list(values))).mark_line(**{"strokeWidth": 2, "clip": True, **mark})
     colour = alt.Scale(domain=list(names), range=list(colours))
     dash = alt.Scale(domain=list(names), range=[list(one) for one in dashes])
@@ -232,11 +232,11 @@ def strokes(
 
 
 IntervalKind = tuple[str, str, str]
-"""A kind of interval: its name, colour and shape."""
+"""Kind of interval: its name, colour and shape."""
 
 
 def interval_mark(name: str, metric: Mapping[str, Any], kind: str = "one") -> dict[str, Any] | None:
-    """A metric as a line of `intervals`; None if it has no value."""
+    """Return a metric as a line of `intervals`; None if it has no value."""
     if metric["value"] is None:
         return None
     low, high = metric.get("interval") or (metric["value"], metric["value"])
@@ -253,7 +253,7 @@ def intervals(
     at: float | None = None,
     step: int = 18,
 ) -> alt.LayerChart:
-    """A line for each name: its value as a dot on its interval, colour and shape by kind; a dashed line at `at`."""
+    """Draw a line for each name: a dot on its interval, colour and shape by kind; a dashed line at `at`."""
     names, colours, shapes = (list(column) for column in zip(*kinds, strict=True))
     colour = alt.Color("kind:N", legend=None, scale=alt.Scale(domain=names, range=colours))
     shape = alt.Shape("kind:N", legend=None, scale=alt.Scale(domain=names, range=shapes))
@@ -267,6 +267,6 @@ def intervals(
 
 
 def level_rule(value: float, *, axis: str) -> alt.Chart:
-    """A dashed line all over the plot, at a value of the axis ``x`` or ``y``."""
+    """Draw a dashed line across the whole plot, at a value of the axis ``x`` or ``y``."""
     base = alt.Chart(alt.Data(values=[{"at": value}]))
     return base.mark_rule(color=MUTED, strokeDash=[4, 4], strokeWidth=1.5).encode(**{axis: "at:Q"})

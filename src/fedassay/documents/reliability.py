@@ -1,4 +1,4 @@
-"""Reliability diagrams: what was observed over what was predicted, drawn and in words."""
+"""Reliability diagrams: observed over predicted frequencies, drawn and in words."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from fedassay.documents.palette import BLUE, ORANGE
 BEFORE_AFTER = ("before", "after")
 
 _LOOKS = {"all": (BLUE, [1, 0]), "before": (ORANGE, [5, 3]), "after": (BLUE, [1, 0])}
-"""The colour and the dashes of each part."""
+"""Colour and dashes of each part."""
 
 
 def reliability(results: Results, *, name: str = "Reliability") -> CurveBlock:
-    """Observed fraction over mean score in each bucket, with simultaneous intervals."""
+    """Plot the observed fraction over the mean score in each bucket, with simultaneous intervals."""
     curve, metric = results["reliability_curve"], results["expected_calibration_error"]
     if not known(curve):
         return missing(name, why_not(curve), f"{name}: no diagram, because {why_not(curve)}.")
@@ -31,7 +31,7 @@ def reliability(results: Results, *, name: str = "Reliability") -> CurveBlock:
 
 
 def change(results: Results, *, name: str = "Reliability") -> CurveBlock:
-    """Before and after calibration in one diagram, on held-out rows; one of them where the other is missing."""
+    """Plot before and after calibration in a diagram, on held-out rows; only one of them if the other is missing."""
     title, drawn = f"{name}, before and after", drawn_parts(results)
     if not drawn:
         reason = why_not(results["reliability_curve"]["before"])
@@ -49,24 +49,24 @@ def change(results: Results, *, name: str = "Reliability") -> CurveBlock:
 
 
 def drawn_parts(results: Results) -> dict[str, Results]:
-    """The curves before and after that have points."""
+    """Return the curves before and after that have points."""
     curves = results["reliability_curve"]
     return {part: curves[part] for part in BEFORE_AFTER if known(curves[part])}
 
 
 def known(curve: Results | None) -> list[dict[str, Any]]:
-    """The buckets that have a point; there may be no curve at all."""
+    """Return the buckets that have a point; none if there is no curve."""
     points = plots.points(curve, "mean_score", "observed", "lower", "upper") if curve else []
     return [point for point in points if point["observed"] is not None]
 
 
 def why_not(curve: Results | None) -> str:
-    """Why a curve has no point."""
+    """Return the reason why a curve has no point."""
     return str((curve or {}).get("reason", "no bucket has enough rows"))
 
 
 def _diagram(curves: Mapping[str, Results], title: alt.TitleParams) -> alt.LayerChart:
-    """Bars and lines with dots, told apart by colour, and by dashes for those who do not see it."""
+    """Draw bars and lines with dots, distinguished by colour, and by dashes for the colour-blind."""
     points = [{**point, "part": part} for part, curve in curves.items() for point in known(curve)]
     parts = list(curves)
     colours, dashes = (list(looks) for looks in zip(*(_LOOKS[part] for part in parts), strict=True))
@@ -86,7 +86,7 @@ def _diagram(curves: Mapping[str, Results], title: alt.TitleParams) -> alt.Layer
 
 
 def _farthest(curve: Results) -> str:
-    """Where the curve is farthest from the diagonal."""
+    """Describe the bucket in which the curve is farthest from the diagonal."""
     worst = max(known(curve), key=lambda point: abs(point["mean_score"] - point["observed"]))
     return (
         f"farthest off where scores of about {worst['mean_score']:.2f} meet an observed fraction of "

@@ -1,4 +1,4 @@
-"""What every report says beyond the blocks of its tasks: heading, verdict, key numbers, cohort, run, next steps."""
+"""Parts of every report beyond the blocks of its tasks: heading, verdict, key numbers, cohort, run, next steps."""
 
 from __future__ import annotations
 
@@ -21,36 +21,36 @@ _HALVES = ("first-fit", "second-fit")
 
 @dataclass(frozen=True, kw_only=True)
 class TaskSection:
-    """One task of a study under its name, as a document of its own. A single task has no name."""
+    """Task of a study under its name, as a document of its own. A single task has no name."""
 
     name: str
     document: Document
 
     @property
     def card(self) -> Any:
-        """The card of its kind."""
+        """Card of its kind."""
         return card_of(self.document)
 
     @property
     def kind(self) -> KindDocument:
-        """What its kind shows."""
+        """Document of its kind."""
         kind: KindDocument = self.card.document.load()()
         return kind
 
     @property
     def results(self) -> Results:
-        """The results of the task."""
+        """Results of the task."""
         results: Results = self.document["results"]
         return results
 
     @property
     def blocks(self) -> Iterator[DocumentBlock]:
-        """Its tables, curves and sentences."""
+        """Tables, curves and sentences of the task."""
         return self.kind.blocks(self.document)
 
     @property
     def is_named(self) -> bool:
-        """Whether the name says more than the kind.
+        """True if the name differs from that of the kind.
 
         Examples
         --------
@@ -62,7 +62,7 @@ class TaskSection:
 
     @property
     def title(self) -> str:
-        """Its heading among others; with the name where that says more.
+        """Heading among others; with the name if it differs from that of the kind.
 
         Examples
         --------
@@ -74,15 +74,15 @@ class TaskSection:
 
 
 def is_study(document: Document) -> bool:
-    """Whether a result is that of a study."""
+    """Return whether a result is that of a study."""
     return bool(document["task"] == STUDY)
 
 
 def sub_document(document: Document, name: str) -> Document:
-    """A task of a study as the document that the task alone would have.
+    """Return a task of a study as the document that the task alone would have.
 
-    Privacy, cohort, runtime and warnings are those of the whole study: epsilon is that of all tasks together. Its
-    parameters name the columns of the study too.
+    Privacy, cohort, runtime and warnings are those of the whole study: epsilon is that of all tasks together. The
+    parameters include the columns of the study.
 
     Examples
     --------
@@ -101,7 +101,7 @@ def sub_document(document: Document, name: str) -> Document:
 
 
 def sections(document: Document) -> Iterator[TaskSection]:
-    """The tasks in the order in which they are read; of one kind, in the order of the study. A single task is one."""
+    """Yield the tasks in reading order; within a kind, in the order of the study. A single task is a section too."""
     if not is_study(document):
         yield TaskSection(name="", document=document)
         return
@@ -114,14 +114,14 @@ def sections(document: Document) -> Iterator[TaskSection]:
 
 
 def heading(document: Document) -> str:
-    """What the result is about."""
+    """Return the heading of a result."""
     if is_study(document):
         return str(document["parameters"].get("title") or document["parameters"]["study"])
     return str(card_of(document).title)
 
 
 def verdict(document: Document) -> VerdictBlock:
-    """What to know before anything else, if the task or the study has come to a verdict."""
+    """Return the verdict of a task or a study; its text is empty if there is none."""
     results = document["results"]
     if is_study(document):
         found = results["verdict"]
@@ -131,16 +131,16 @@ def verdict(document: Document) -> VerdictBlock:
 
 
 def key_numbers(document: Document) -> tuple[KeyNumber, ...]:
-    """Those that are known, of all tasks in reading order, and of a study what it has spent.
+    """Return the known key numbers of all tasks in reading order, and the spent budget of a study.
 
-    Each says of which rows it is: the slope of a model over all rows is not that on held-out rows.
+    Each names its rows: the slope of a model over all rows is not that on held-out rows.
     """
     known = [number for number in _all_numbers(document) if not number.reason]
     return (*known, _budget(document["results"]["budget"])) if is_study(document) else tuple(known)
 
 
 def unknown(document: Document) -> str:
-    """Which key numbers are not known, and why, each reason once; empty if all are."""
+    """Return the unknown key numbers and the reasons, each reason once; empty if all are known."""
     missing = [
         (one.label, {"value": None, "reason": one.reason}) for one in _all_numbers(document) if one.reason
     ]
@@ -148,7 +148,7 @@ def unknown(document: Document) -> str:
 
 
 def _all_numbers(document: Document) -> Iterator[KeyNumber]:
-    """A task whose name is not its kind puts it in front: a study may hold two of one kind."""
+    """Yield all key numbers, after the task's name if it is not its kind: a study may have two tasks of a kind."""
     for section in sections(document):
         for number in section.kind.key_numbers(section.results):
             yield replace(number, label=f"{section.name}: {number.label}") if section.is_named else number
@@ -168,7 +168,7 @@ def _budget(budget: Results) -> KeyNumber:
 
 
 def assumptions(document: Document) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """For each task its heading and what a reader takes on trust; each sentence once, where it first matters."""
+    """Yield each task's heading and the assumptions that a reader must trust; each once, where it first matters."""
     before: set[str] = set()
     for section in sections(document):
         every = dict.fromkeys(section.kind.assumptions(section.results))
@@ -179,7 +179,7 @@ def assumptions(document: Document) -> Iterator[tuple[str, tuple[str, ...]]]:
 
 
 def next_steps(document: Document) -> Iterator[NextStep]:
-    """What a study suggests, in the order in which one would do it."""
+    """Yield the next steps that a study suggests, in the order of their execution."""
     needs = document["results"]["verdict"]["needs_calibration"]
     if needs is False:
         yield "Use the model's probabilities as they are: no calibrator is needed.", ""
@@ -209,9 +209,9 @@ def next_steps(document: Document) -> Iterator[NextStep]:
 
 
 def rows(document: Document) -> str:
-    """Such as ``266 rows``, or ``186 rows to fit on and 80 held out`` where no task has counted all of them at once.
+    """Format rows as ``266 rows``, or ``186 rows to fit on and 80 held out`` if no task has counted all together.
 
-    Under noise numbers are about right.
+    Under noise numbers are approximate.
     """
     number = document["cohort"]["rows"]
     if number is None:
@@ -225,7 +225,7 @@ def rows(document: Document) -> str:
 
 
 def _apart(document: Document) -> tuple[float, float] | None:
-    """Fit rows and held-out rows, if the result knows both and no task was about all rows."""
+    """Return fit rows and held-out rows, if the result has both and no task used all rows."""
     fitted: dict[str, float] = {}
     held_out: float | None = None
     for section in sections(document):
@@ -241,21 +241,21 @@ def _apart(document: Document) -> tuple[float, float] | None:
 
 
 def _counted(results: Mapping[str, Any]) -> tuple[float | None, float | None]:
-    """Fit rows and held-out rows of a conformal threshold, or of a calibration of several classes."""
+    """Return fit rows and held-out rows of a conformal threshold, or of a calibration of several classes."""
     if "calibrator" in results:
         return (results.get("fit") or {}).get("rows"), results.get("rows")
     return results.get("rows"), (results.get("held_out") or {}).get("rows")
 
 
 def _part_of(document: Document, name: str) -> str:
-    """The rows that a task was fitted to: all fit rows, or one half of them where two tasks need rows of their own."""
+    """Return the part of the fit rows of a task: all, or a half if two tasks need separate rows."""
     charges = document["results"]["budget"]["charges"] if is_study(document) else ()
     asked = (one["part"] for one in charges if one["task"] == name)
     return next((part for part in asked if part in _HALVES), "fit")
 
 
 def summary(document: Document) -> str:
-    """Clients, rows and trust model in one line."""
+    """Return clients, rows and trust model in a line."""
     privacy = document["privacy"]
     terms = "" if privacy["epsilon"] is None else f" (ε = {privacy['epsilon']:g}, δ = {privacy['delta']:g})"
     clients = figures.counted(document["cohort"]["clients"], "client")
@@ -263,12 +263,12 @@ def summary(document: Document) -> str:
 
 
 def openings(document: Document) -> tuple[str, ...]:
-    """How totals were opened, each sentence once."""
+    """Return sentences on how totals were opened, each once."""
     return tuple(dict.fromkeys(one["statement"] for one in document["cohort"].get("openings", ())))
 
 
 def facts(document: Document) -> Iterator[tuple[str, str]]:
-    """Everything that is known of the run: names, and what they are."""
+    """Yield all known facts of the run: names and values."""
     if is_study(document):
         given = document["parameters"]
         yield "study", str(given["study"])

@@ -1,4 +1,4 @@
-"""Writer for JSON Schema: that of results, made from the declarations of their parts and the records of metrics."""
+"""Writer for the JSON Schema of results, from the declarations of their parts and the records of metrics."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _Schema = dict[str, Any]
 
 
 class _Untitled(GenerateJsonSchema):
-    """Entries are not titled: a title would repeat their name."""
+    """Generator without titles of entries: a title would repeat their name."""
 
     def field_title_should_be_set(self, schema: Any) -> bool:
         return False
@@ -38,11 +38,11 @@ _METRICS: Mapping[str, Callable[[], Iterable[MetricRecord]]] = {
 
 
 def schema() -> _Schema:
-    """The JSON Schema (draft 2020-12) of a result: of the kinds and metrics that are installed."""
+    """Return the JSON Schema (draft 2020-12) of a result, with the installed kinds and metrics."""
     config = ConfigDict(use_attribute_docstrings=True, extra="forbid")
     kinds = {name: card.results.load() for name, card in KINDS.items() if card.results is not None}
     parts = {**kinds, "whole": ResultPart, "study": StudyResults, "parameters": StudyParameters}
-    every: Any = tuple[tuple(parts.values())]  # type: ignore[misc]  # config holds for whatever has none of its own
+    every: Any = tuple[tuple(parts.values())]  # type: ignore[misc]  # config holds for parts without their own
     made = TypeAdapter(every, config=config).json_schema(schema_generator=_Untitled)
     of = dict(zip(parts, made["prefixItems"], strict=True))
     defined: dict[str, _Schema] = {name: _with_metrics(part) for name, part in made["$defs"].items()}
@@ -66,7 +66,7 @@ def schema() -> _Schema:
 
 
 def schema_text() -> str:
-    """The file of the schema."""
+    """Return the text of the schema file."""
     return json.dumps(schema(), indent=1, ensure_ascii=False) + "\n"
 
 
@@ -78,7 +78,7 @@ def _is_task(name: str) -> _Schema:
 
 
 def _with_metrics(part: _Schema) -> _Schema:
-    """A part with the metrics that it declares; those of other packages are allowed beside them."""
+    """Add to a part the metrics that it declares; metrics of other packages are allowed too."""
     part.pop("title", None)
     if "metrics" in part:
         records = [record for name in part.pop("metrics") for record in _METRICS[name]()]
@@ -93,7 +93,7 @@ def _with_metrics(part: _Schema) -> _Schema:
 
 
 def _limits(record: MetricRecord) -> _Schema:
-    """The range of the value, as far as it ends somewhere."""
+    """Return the finite ends of the range of the value."""
     ends = dict(zip(("minimum", "maximum"), record.range, strict=True))
     finite = {name: end for name, end in ends.items() if math.isfinite(end)}
     return {"properties": {"value": finite}} if finite else {}

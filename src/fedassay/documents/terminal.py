@@ -15,16 +15,16 @@ from fedassay.documents.blocks import Cell, Document, SentenceBlock, TableBlock,
 from fedassay.protocol.texts import printable
 
 _UNBROKEN = re.compile(r"\S+ to\b|\S+")
-"""What a line should not end within: words, and the first half of an interval."""
+"""Texts within which a line should not break: words, and the first half of an interval."""
 
 _GAP = 2
-"""Characters between two columns."""
+"""Number of characters between two columns."""
 
 
 def render(document: Document, console: Console) -> None:
-    """Print a result: the verdict if there is one, warnings, tables, the run, what it guarantees.
+    """Print a result: the verdict if there is one, warnings, tables, the run, its guarantees.
 
-    Of a study only the key numbers: its tables would fill many screens, and are in its report.
+    A study has only its key numbers: its tables would fill many screens, and are in its report.
     """
     is_study = report.is_study(document)
 
@@ -64,7 +64,7 @@ def _key_numbers(document: Document) -> TableBlock:
 
 
 def _verdict(document: Document) -> str:
-    """That of a task has its first words in green or yellow; that of a study is a paragraph."""
+    """Return the verdict: of a task with its first words in green or yellow, of a study as a paragraph."""
     verdict = report.verdict(document)
     if report.is_study(document):
         return printable(verdict.text)
@@ -73,7 +73,7 @@ def _verdict(document: Document) -> str:
 
 
 def print_table(block: TableBlock, console: Console) -> None:
-    """Print a table and its notes. Columns wrap between words and are never cut as long as words fit."""
+    """Print a table and its notes. Columns wrap between words and are not cut if all words fit."""
     made = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 0, 0, _GAP - 1))
     for place, (name, width) in enumerate(zip(block.head, _widths(block, console.width), strict=True)):
         made.add_column(printable(name), justify="right" if place else "left", width=width, overflow="fold")
@@ -92,7 +92,7 @@ def _markup(cell: Cell) -> str:
 
 
 def _widths(block: TableBlock, room: int) -> list[int]:
-    """How wide each column is: as its longest line, or narrower down to its longest word, the widest first."""
+    """Return the width of each column: its longest line, or less, down to its longest word, the widest first."""
     columns = [
         [name, *(text for row in block.rows for text in (row[place].text, row[place].detail))]
         for place, name in enumerate(block.head)
@@ -104,7 +104,7 @@ def _widths(block: TableBlock, room: int) -> list[int]:
 
 
 def narrowed(widths: Sequence[int], least: Sequence[int], room: int) -> list[int]:
-    """Take from the widest column that may lose something, until all fit.
+    """Narrow the widest column that may still shrink, until all fit.
 
     Examples
     --------

@@ -1,9 +1,9 @@
-"""Planner: is there enough data? Errors, shares of the budget and what would be enough, before any row is read.
+"""Planner: errors, shares of the budget and sufficient data, predicted before any row is read.
 
-Reading order: `tasks.expectation` (what is assumed), `tasks.forecast` (what a kind of task predicts of itself, in its
-own package), then here `planner`, `plan`, `shares` (how to split the budget) and `other_terms` (what would be enough,
-and the same study under each trust model). A single task is a study of one.
-Trust models are asked for their noise only (`Setting.noise`): whatever they are, the rest is the same.
+Reading order: `tasks.expectation` (assumptions), `tasks.forecast` (the predictions of a kind of task, in its own
+package), then here `planner`, `plan`, `shares` (the split of the budget) and `other_terms` (sufficient epsilons, rows
+and clients, and the same study under each trust model). A task alone is planned as a study with a single task.
+Only the noise of a trust model is used (`Setting.noise`): the rest is the same for all.
 """
 
 from __future__ import annotations

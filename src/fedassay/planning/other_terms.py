@@ -1,4 +1,4 @@
-"""The same study under other terms: what would be enough (epsilon, rows, clients), and what each trust model gives."""
+"""Study under other terms: sufficient epsilon, rows and clients, and the error under each trust model."""
 
 from __future__ import annotations
 
@@ -16,25 +16,25 @@ from fedassay.tasks.expectation import MOST_ROWS, PlannedStudy
 from fedassay.tasks.forecast import Forecast
 from fedassay.trust.card import TRUST_CARDS, TrustCard
 
-# --- what would be enough -----------------------------------------------------------------------------------
+# --- sufficient terms ---------------------------------------------------------------------------------------
 
 SMALLEST_EPSILON, LARGEST_EPSILON = 1e-4, 64.0
 FEWEST_ROWS = 10.0
 
 _Width = Callable[[PlannedStudy], float]
-"""The error of a study that has to become small, such as the half-width of an interval; it may be infinite."""
+"""Error of a study that has to become small, such as the half-width of an interval; it may be infinite."""
 
 _CLOSE, _STRIDE = 1.02, 4.0
-"""Answers are right to the first factor; the search for a bracket goes by the second."""
+"""Factor to which answers are right, and factor of the search for a bracket."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Answer:
-    """The smallest `value` that is enough, or the reason why there is none.
+    """Smallest `value` that is enough, or the reason why there is none.
 
     Guarantee: with `value` the predicted width is at most the target; with two percent less it is above, unless
     `value` is the smallest that was tried. Both were predicted, so this holds even if the width does not
-    fall all the way.
+    fall monotonically.
     """
 
     value: float | None
@@ -42,7 +42,7 @@ class Answer:
     clients: int | None = None
 
     def to_dict(self) -> dict[str, Any]:
-        """As plain values."""
+        """Return plain values."""
         clients = {} if self.clients is None else {"clients": self.clients}
         reason = {} if self.reason is None else {"reason": self.reason}
         return {"value": self.value, **clients, **reason}
@@ -50,15 +50,15 @@ class Answer:
 
 @dataclass(frozen=True, kw_only=True)
 class Inverse:
-    """What would be enough for one target, each alone and all else as planned, shares too.
+    """Sufficient epsilon, rows and clients for a target, each alone and all else as planned, shares too.
 
     Parameters
     ----------
-    metric : with the name of its task, in a study of several.
-    epsilon : of the whole study.
-    rows : in all, at the planned clients.
-    clients : of the planned size.
-    wish : the target in words, with a place for the number; empty if there are none but its name.
+    metric : its name, with the name of its task in a study of several.
+    epsilon : that of the whole study.
+    rows : the number in all, at the planned clients.
+    clients : the number of clients of the planned size.
+    wish : the target in words, with a place for the number; empty if it has only its name.
     """
 
     metric: str
@@ -69,7 +69,7 @@ class Inverse:
     wish: str = ""
 
     def to_dict(self) -> dict[str, Any]:
-        """As plain values."""
+        """Return plain values."""
         answers = {name: getattr(self, name).to_dict() for name in ("epsilon", "rows", "clients")}
         wish = self.wish.format(self.target) or f"{self.metric} within {self.target:g}"
         return {"metric": self.metric, "target": self.target, "wish": wish, **answers}
@@ -78,7 +78,7 @@ class Inverse:
 def inverse_of(
     forecast: Forecast[Any], study: PlannedStudy, name: str, target: float, *, label: str
 ) -> Inverse:
-    """Answer by predictions for other epsilons, rows and clients; `study` has the share of this task."""
+    """Answer from predictions for other epsilons, rows and clients; `study` has the share of this task."""
 
     def width(other: PlannedStudy) -> float:
         found = forecast.at(other, (name,))
@@ -96,14 +96,14 @@ def inverse_of(
 
 
 def smallest_epsilon(study: PlannedStudy, width: _Width, target: float) -> Answer:
-    """The smallest epsilon for which the width is at most `target`, all else as planned."""
+    """Find the smallest epsilon for which the width is at most `target`, all else as planned."""
     if study.budget is None:
         return Answer(value=None, reason=f"{study.trust.name} adds no noise, so epsilon plays no part")
 
     def enough(epsilon: float) -> bool:
         return _tried(width, study.with_epsilon(epsilon)) <= target
 
-    # The width need not fall all the way: caution under noise can happen to make up for a bias.
+    # The width need not fall monotonically: caution under noise can happen to make up for a bias.
     if not enough(LARGEST_EPSILON) and not enough(study.budget.epsilon):
         rest = _tried(width, study.with_epsilon(LARGEST_EPSILON))
         left = "there is no value even then" if math.isinf(rest) else f"with the largest one it is {rest:.2g}"
@@ -114,9 +114,9 @@ def smallest_epsilon(study: PlannedStudy, width: _Width, target: float) -> Answe
 
 
 def fewest_clients(study: PlannedStudy, width: _Width, target: float, *, most: float = MOST_ROWS) -> Answer:
-    """The fewest clients of the planned size, all of them whole, for which the width is at most `target`.
+    """Find the fewest clients of the planned size, all of them whole, for which the width is at most `target`.
 
-    `most` is how many are tried; more if more are planned.
+    `most` is the largest number that is tried; more if more are planned.
     """
     planned = study.expectation
     most = min(max(most, 4.0 * planned.clients), MOST_ROWS * planned.clients / planned.rows)
@@ -131,9 +131,9 @@ def fewest_clients(study: PlannedStudy, width: _Width, target: float, *, most: f
 
 
 def fewest_rows(study: PlannedStudy, width: _Width, target: float, *, most: float = MOST_ROWS) -> Answer:
-    """The fewest rows in all, at the planned clients, for which the width is at most `target`.
+    """Find the fewest rows in all, at the planned clients, for which the width is at most `target`.
 
-    A bound on the rows of a client moves along. `most` is how many are tried at each client.
+    A bound on the rows of a client moves along. `most` is the largest number that is tried at each client.
     """
     planned = study.expectation
     high = min(MOST_ROWS, max(most, 4 * planned.rows / planned.clients) * planned.clients)
@@ -149,7 +149,7 @@ def fewest_rows(study: PlannedStudy, width: _Width, target: float, *, most: floa
 
 
 def _tried(width: _Width, study: PlannedStudy) -> float:
-    """What a trust model refuses (too few clients, sums that could wrap) is not enough."""
+    """Return the width; infinite if the trust model refuses (too few clients, sums that could wrap)."""
     try:
         return width(study)
     except FedassayError:
@@ -157,9 +157,9 @@ def _tried(width: _Width, study: PlannedStudy) -> float:
 
 
 def _smallest(enough: Callable[[float], bool], *, start: float, low: float, high: float) -> float | None:
-    """The smallest x in [low, high] that is enough, to a factor of `_CLOSE`; None if `high` is not.
+    """Find the smallest x in [low, high] that is enough, to a factor of `_CLOSE`; None if `high` is not.
 
-    Goes up or down from `start` until the answer changes, then bisects on the logarithmic scale.
+    The search goes up or down from `start` until the answer changes, then bisects on the logarithmic scale.
     """
     below = above = min(max(start, low), high)
     if enough(above):
@@ -179,7 +179,7 @@ def _smallest(enough: Callable[[float], bool], *, start: float, low: float, high
 
 
 def _rounded_up(value: float, *, whole: bool = False) -> float:
-    """To three significant digits, upwards: still enough."""
+    """Round up to three significant digits: the result is still enough."""
     step = 10.0 ** (math.floor(math.log10(value)) - 2)
     rounded = math.ceil(value / step - 1e-9) * step
     return float(math.ceil(rounded - 1e-9)) if whole else float(f"{rounded:.3g}")
@@ -188,22 +188,22 @@ def _rounded_up(value: float, *, whole: bool = False) -> float:
 # --- trust models side by side ------------------------------------------------------------------------------
 
 USUAL = Budget(epsilon=1.0, delta=1e-6)
-"""What trust models with noise are shown with, where the study has no budget."""
+"""Budget at which trust models with noise are shown, if the study has none."""
 
 _MOST_TRIED = 64
 
 
 @dataclass(frozen=True, kw_only=True)
 class TrustRow:
-    """One trust model.
+    """Row of the table of trust models.
 
     Parameters
     ----------
-    chosen : whether it is the one of the study.
-    clients, servers : the fewest clients, and how many servers it needs.
-    instead : what would have to be changed in the protection of the study; None if nothing.
-    width : of the study's main number under it, with `budget`; infinite where it will have no value.
-    reason : why the study cannot be run under it with its terms; None if it can.
+    chosen : True if it is the trust model of the study.
+    clients, servers : the fewest clients, and the number of servers that it needs.
+    instead : the necessary change in the protection of the study; None if there is none.
+    width : that of the study's main number under it, with `budget`; infinite if it will have no value.
+    reason : the reason why the study cannot be run under it with its terms; None if it can.
     """
 
     chosen: bool
@@ -217,7 +217,7 @@ class TrustRow:
     reason: str | None = None
 
     def to_dict(self) -> dict[str, Any]:
-        """As plain values."""
+        """Return plain values."""
         return {
             "trust_model": self.card.name,
             "chosen": self.chosen,
@@ -236,14 +236,14 @@ class TrustRow:
 
 
 _Tasks = Sequence[tuple[Forecast[Any], PlannedStudy]]
-"""Each task of a study with what it gets of it, the one that is shown first."""
+"""Each task of a study with the study at its share; the first task is shown."""
 
 
 def trust_table(tasks: _Tasks, metric: str, *, label: str) -> tuple[TrustRow, ...]:
-    """This number of the first task under each trust model, all else as planned; `label` is what it is called.
+    """Return a metric of the first task under each trust model, all else as planned; `label` is its title.
 
-    A trust model that refuses one of the tasks cannot carry the study. Of others than the chosen one it is tried
-    whether it could with a bound on the rows of a client, or with the unit client, and then said.
+    A trust model that refuses one of the tasks cannot carry the study. A trust model other than the chosen one is also
+    tried with a bound on the rows of a client, and with the unit client; the row then states this change.
     """
     return tuple(_row(card, tasks, metric, label) for card in TRUST_CARDS.values())
 
@@ -277,7 +277,7 @@ def _row(card: TrustCard, tasks: _Tasks, metric: str, label: str) -> TrustRow:
 
 
 def _plainly(problem: FedassayError) -> str:
-    """What stands against a trust model, without words that only its code knows."""
+    """Return the objection to a trust model, without internal words of its code."""
     text = str(problem)
     if "two-server encodes each row" in text:
         return (
@@ -291,12 +291,12 @@ def _plainly(problem: FedassayError) -> str:
 def under(
     study: PlannedStudy, trust: TrustModel, budget: Budget | None, protection: Protection
 ) -> PlannedStudy:
-    """The same study under other terms."""
+    """Return the same study under other terms."""
     return replace(study, trust=trust, budget=budget, protection=protection)
 
 
 def _protections(planned: PlannedStudy, *, chosen: bool) -> list[tuple[Protection, str | None]]:
-    """The protection of the study, and those that ask for more, with what to change."""
+    """Return the protection of the study, and stricter ones with the change that they need."""
     own, each = planned.protection, math.ceil(planned.expectation.rows / planned.expectation.clients)
     tried: list[tuple[Protection, str | None]] = [(own, None)]
     if not chosen and own.rows_per_client is None:
@@ -309,7 +309,7 @@ def _protections(planned: PlannedStudy, *, chosen: bool) -> list[tuple[Protectio
 
 
 def fewest_clients_of(trust: TrustModel, planned: PlannedStudy, budget: Budget | None) -> int:
-    """With how many clients a trust model begins to answer a simple sum; 1 where other terms stand against it."""
+    """Return the fewest clients for which a trust model answers a simple sum; 1 if other terms prevent it."""
     probe = Sum(of=ScoreHistogram(transform="uniform", height=2))
     setting = replace(planned, trust=trust, budget=budget).setting.whole
     for clients in range(1, _MOST_TRIED):

@@ -1,4 +1,4 @@
-"""Plan of a study: what to expect of each task, of all of them, and under each trust model."""
+"""Plan of a study: predictions for each task, for all together, and under each trust model."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class TaskPlan:
-    """What to expect of one task.
+    """Plan of a task.
 
     Parameters
     ----------
-    share : that is planned with; `recommended` the one that the planner would take.
-    rows : that it fits on, or asks about.
-    metrics : by name; `decisive` are those that its share was chosen for, and that its verdict is about.
-    refused : why a run would not even begin it.
+    share : the planned share; `recommended` is the recommended one.
+    rows : the number of rows that it fits on, or queries.
+    metrics : by name; `decisive` are those for which its share was chosen, and on which its verdict rests.
+    refused : the reason why a run would not even begin it.
     """
 
     name: str
@@ -38,29 +38,29 @@ class TaskPlan:
 
     @property
     def judged(self) -> dict[str, Sufficiency]:
-        """Verdicts on everything that has a target."""
+        """Verdicts on all metrics that have a target."""
         return {name: one.verdict for name, one in self.metrics.items() if one.verdict is not None}
 
     @property
     def verdicts(self) -> dict[str, Sufficiency]:
-        """Verdicts on what decides."""
+        """Verdicts on the decisive metrics."""
         judged = self.judged
         return {name: judged[name] for name in self.decisive if name in judged}
 
     @property
     def verdict(self) -> Sufficiency:
-        """The worst of what decides; not decidable if nothing is known about it."""
+        """Worst verdict on the decisive metrics; not decidable if there is none."""
         if self.refused is not None:
             return Sufficiency.NOT_ENOUGH
         return worst_of(list(self.verdicts.values()))
 
     @property
     def ratio(self) -> float:
-        """The worst of what decides, as a part of its target."""
+        """Largest ratio of an error to its target, over the decisive metrics."""
         return max((self.metrics[name].ratio for name in self.verdicts), default=0.0)
 
     def to_dict(self) -> dict[str, Any]:
-        """As plain values."""
+        """Return plain values."""
         return {
             "task": self.kind,
             "share": self.share,
@@ -74,7 +74,7 @@ class TaskPlan:
 
 
 def worst_of(verdicts: Sequence[Sufficiency]) -> Sufficiency:
-    """Not enough if one is; else not decidable if one is, or if there is none."""
+    """Return not enough if any verdict is; else not decidable if any is, or if there is none."""
     for worse in (Sufficiency.NOT_ENOUGH, Sufficiency.UNDECIDABLE):
         if worse in verdicts:
             return worse
@@ -83,13 +83,13 @@ def worst_of(verdicts: Sequence[Sufficiency]) -> Sufficiency:
 
 @dataclass(frozen=True, kw_only=True)
 class StudyPlan:
-    """What to expect of a study, or of a single task.
+    """Plan of a study, or of a single task.
 
     Parameters
     ----------
     tasks : by name, in the order of the study.
-    given : whether shares were given; else those that are recommended are planned with.
-    planner : answers what else is asked of the plan, when it is asked.
+    given : True if shares were given; else the recommended ones are planned.
+    planner : computes further parts of the plan when they are read.
     """
 
     study: PlannedStudy
@@ -109,7 +109,7 @@ class StudyPlan:
 
     @property
     def verdict(self) -> str:
-        """One line, about what decides in a study, and about everything that has a target in a single task."""
+        """Verdict in a line: on the decisive metrics of a study, or on all metrics of a single task with a target."""
         if self.single is None:
             return in_words(
                 {
@@ -125,16 +125,16 @@ class StudyPlan:
 
     @property
     def single(self) -> TaskPlan | None:
-        """The task that is planned alone; None in a study."""
+        """Task that is planned alone; None in a study."""
         return None if self.planner.agenda.study else next(iter(self.tasks.values()))
 
     def _label(self, task: str, metric: str) -> str:
-        """Name of a metric, with its task in a study."""
+        """Return the name of a metric, with its task in a study."""
         return metric if self.single else f"{task}.{metric}"
 
     @cached_property
     def _parts(self) -> list[tuple[Forecast[Any], PlannedStudy]]:
-        """Each task with what it gets of the study."""
+        """Each task's forecast, with the study at its share."""
         planner = self.planner
         return [
             (planner.forecasts[item.name], planner.share_of(item, self.tasks[item.name].share))
@@ -143,13 +143,13 @@ class StudyPlan:
 
     @property
     def _main(self) -> tuple[str, float]:
-        """What a study is mostly about: the first that decides of its first task, and its target."""
+        """Main metric of a study: the first decisive metric of its first task, and its target."""
         main = self._parts[0][0]
         return next(iter(main.decisive(self.planner.given(main.name)).items()))
 
     @cached_property
     def inverse(self) -> tuple[Inverse, ...]:
-        """What would be enough, for each target that was given; without any for the first that decides, if quick."""
+        """Sufficient terms for each given target; without targets for the main metric, if that is quick."""
         wanted = [
             (forecast, gets, name, target)
             for forecast, gets in self._parts
@@ -164,19 +164,19 @@ class StudyPlan:
 
     @cached_property
     def trust_models(self) -> tuple[TrustRow, ...]:
-        """The same study under each of them."""
+        """Study under each trust model."""
         metric, _ = self._main
         return trust_table(self._parts, metric, label=self._label(self._parts[0][0].name, metric))
 
     @cached_property
     def details(self) -> Details:
-        """What its forecast adds to the plan of a single task."""
+        """Additions of its forecast to the plan of a single task."""
         forecast, gets = self._parts[0]
         return forecast.details(gets, self.planner.given(forecast.name))
 
     @cached_property
     def warnings(self) -> tuple[str, ...]:
-        """What should be changed, and what is not as predicted."""
+        """Warnings about terms that should be changed, and about limits of the predictions."""
         study, expected = self.study, self.study.expectation
         found = []
         if study.rows < expected.rows:
@@ -198,7 +198,7 @@ class StudyPlan:
         return tuple(found)
 
     def to_dict(self) -> dict[str, Any]:
-        """The plan as plain JSON: that of a single task has its numbers on top."""
+        """Return the plan as plain JSON: that of a single task has its numbers at the top level."""
         alone = self.single
         about = {"assumptions": self.study.to_dict(), "verdict": self.verdict}
         inverse, warnings = [one.to_dict() for one in self.inverse], list(self.warnings)
@@ -228,7 +228,7 @@ class StudyPlan:
 
 
 def in_words(verdicts: Mapping[str, Sufficiency]) -> str:
-    """All verdicts in one line.
+    """Describe all verdicts in a line.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Planner: how to split the budget over the tasks of a study, what each will know, and what would be enough."""
+"""Planner: split of the budget over the tasks of a study, predicted errors of each, and sufficient data."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ from fedassay.tasks.card import KINDS
 from fedassay.tasks.expectation import PlannedStudy
 from fedassay.tasks.forecast import Forecast
 
-# --- bytes that a client sends and gets for one question that is answered -----------------------------------
+# --- bytes that a client sends and gets for a query ---------------------------------------------------------
 
 _ID = bytes(16)
 _TASK = "calibrate"
 
 
 def bytes_of(plans: Sequence[Plan], study: PlannedStudy) -> int:
-    """The length of a request with these plans, and of its sealed reply.
+    """Return the length of a request with these plans, and of its sealed reply.
 
     Secure sums add their keys and corrections, which are not counted here.
     """
@@ -59,7 +59,7 @@ def bytes_of(plans: Sequence[Plan], study: PlannedStudy) -> int:
 # --- planner ------------------------------------------------------------------------------------------------
 
 Targets = Mapping[str, Mapping[str, float]]
-"""By task, what is small enough by metric."""
+"""Sufficiently small error of each metric, by task."""
 
 
 def plan_study(
@@ -71,18 +71,18 @@ def plan_study(
 ) -> StudyPlan:
     """Predict every task of a study from what is public and assumed, and recommend shares of the budget; no data.
 
-    A single task (`Agenda.of`) is planned as a study of one; what its forecast adds stands in `StudyPlan.details`.
-    Searches and comparisons are made when they are asked for: `StudyPlan.inverse`, `trust_models`, `details`.
+    A single task (`Agenda.of`) is planned as a study; `StudyPlan.details` has the additions of its forecast.
+    Searches and comparisons are made when they are read: `StudyPlan.inverse`, `trust_models`, `details`.
 
-    Assumed: what the forecasts of the tasks assume; rows are in the parts of a study with their probabilities.
+    Assumptions: those of the forecasts of the tasks; rows are in the parts of a study with their probabilities.
 
     Parameters
     ----------
-    agenda : its tasks; their shares are not looked at.
-    study : what is expected of the data, and the terms.
-    shares : those that are given, by task; without them, what is recommended is planned with.
-    targets : what is small enough, such as ``{"evaluate.roc_auc": 0.01}``, for a single task ``{"roc_auc": 0.01}``. The
-        split is chosen for the targets of a task where there are some, and for what most would ask of it otherwise. The
+    agenda : its tasks; their shares are ignored.
+    study : the expected data, and the terms.
+    shares : the given shares, by task; by default the recommended ones.
+    targets : sufficiently small errors, such as ``{"evaluate.roc_auc": 0.01}``, or ``{"roc_auc": 0.01}`` for a single
+        task. The split is chosen for the targets of a task if it has some, and for its usual targets otherwise. The
         inverse question is answered for them, at the planned shares.
 
     Examples
@@ -127,7 +127,7 @@ def recommended_shares(agenda: Agenda, study: PlannedStudy) -> dict[str, float]:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Planner:
-    """Forecasts of the tasks of an agenda, asked about shares of one study."""
+    """Forecasts of the tasks of an agenda, for shares of a study."""
 
     agenda: Agenda
     study: PlannedStudy
@@ -135,28 +135,28 @@ class Planner:
 
     @cached_property
     def forecasts(self) -> dict[str, Forecast[Any]]:
-        """By task."""
+        """Forecasts by task."""
         return {item.name: forecast_of(item) for item in self.agenda.items}
 
     @property
     def uses(self) -> Uses:
-        """Atoms of the rows that each task asks about."""
+        """Atoms of the rows that each task queries."""
         return {
             item.name: {atom for part in self.agenda.parts(item) for atom in part.atoms}
             for item in self.agenda.items
         }
 
     def given(self, name: str) -> Mapping[str, float]:
-        """Targets of a task."""
+        """Return the targets of a task."""
         return self.targets.get(name, {})
 
     def share_of(self, item: Item, share: float) -> PlannedStudy:
-        """What this task gets of the study."""
+        """Return the study with the share of this task."""
         return replace(self.study, share=share, fits_on=self.agenda.fits_on(item), traffic=bytes_of)
 
     @cached_property
     def recommended(self) -> dict[str, float]:
-        """The shares with the smallest worst error beside its target."""
+        """Shares with the smallest worst ratio of an error to its target."""
         if len(self.agenda.items) == 1 or not self.study.trust.private:
             return equal_shares(self.uses)
         return best_shares({item.name: self._curve(item) for item in self.agenda.items}, self.uses)
@@ -168,14 +168,14 @@ class Planner:
             try:
                 return forecast.ratio(self.share_of(item, share), given)
             except FedassayError:
-                if share == 1:  # refused whatever the share
+                if share == 1:  # refused with any share
                     raise
                 return float("inf")
 
         return RatioCurve.of(ratio)
 
     def checked(self, shares: Mapping[str, float]) -> Mapping[str, float]:
-        """Shares that fit into the budget, one of each task."""
+        """Return the shares, one of each task; refuse others, or those that do not fit into the budget."""
         if set(shares) != set(self.uses):
             raise UsageError(
                 f"shares: got those of {', '.join(shares)}, expected one of each task: {', '.join(self.uses)}."
@@ -207,7 +207,7 @@ class Planner:
 
 
 def forecast_of(item: Item) -> Forecast[Any]:
-    """The forecast of a task, by its card."""
+    """Return the forecast of a task, by its card."""
     forecast: Forecast[Any] = KINDS[item.task].forecast.load()(name=item.name, task=item.made)
     return forecast
 
@@ -221,7 +221,7 @@ def _refusal(task: Task[Any], gets: PlannedStudy) -> str | None:
 
 
 def _by_task(agenda: Agenda, targets: Mapping[str, float]) -> Targets:
-    """Targets of each task, all of them known and above zero."""
+    """Return the targets of each task; refuse unknown ones, and those not above zero."""
     known = {item.name: KINDS[item.task].forecast.load().targets for item in agenda.items}
     found: dict[str, dict[str, float]] = {}
     for key, width in targets.items():

@@ -1,7 +1,7 @@
-"""How to split a budget over the tasks of a study, and what to change where shares do not fit.
+"""Split of a budget over the tasks of a study, and changes of shares that do not fit.
 
-Rows are in one of three atoms (`Part.atoms`). A task spends its share on every atom that it asks about, and shares add
-up within an atom. Errors fall as shares grow. The split with the smallest worst ratio of an error to its target is
+Rows are in one of three atoms (`Part.atoms`). A task spends its share on every atom that it queries, and shares add up
+within an atom. Errors fall as shares grow. The split with the smallest worst ratio of an error to its target is
 found by filling up: for a ratio r, the smallest share with which each task reaches it; then the smallest r whose shares
 fit into every atom, by bisection.
 """
@@ -18,42 +18,42 @@ import numpy as np
 from fedassay.protocol.vocabulary import Part
 
 SMALLEST_SHARE = 1 / 64
-"""No task gets less: with hardly any budget predictions are not worth much."""
+"""Smallest share of a task: with hardly any budget predictions are of little use."""
 
 _SHARES = tuple(float(share) for share in np.geomspace(SMALLEST_SHARE, 1.0, 9))
-"""At which errors are predicted; between them, logarithms are interpolated."""
+"""Shares at which errors are predicted; between them, logarithms are interpolated."""
 
 _NEAR = 1.05
-"""To which factor it is known from which share on there are errors at all."""
+"""Factor up to which the smallest share with a predicted error is known."""
 
 _LEAST = 1e-9
-"""Smaller ratios are none."""
+"""Smallest ratio; smaller ones are replaced by it."""
 
 CLOSE = 1.05
-"""Splits whose worst ratio is this close to the smallest are as good: among them, the one that leaves most to share
-out in proportion. Else a task whose error is all sampling would take everything for nothing."""
+"""Largest factor between the worst ratio of the split and the smallest possible. The rest of the budget is shared in
+proportion. Without this factor, a task whose error is all sampling would take the whole budget without any gain."""
 
 _DIGITS = 3
 
 Uses = Mapping[str, Collection[Part]]
-"""By task, the atoms that it asks about."""
+"""Atoms that each task queries, by task."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class RatioCurve:
-    """How the ratio of an error to its target falls with the share: made monotone, between what was predicted."""
+    """Ratio of an error to its target as a function of the share: made monotone, interpolated between predictions."""
 
     shares: tuple[float, ...]
     ratios: tuple[float, ...]
 
     @classmethod
     def of(cls, ratio: Callable[[float], float]) -> RatioCurve:
-        """From predictions; a ratio that is not known for a share is infinite."""
+        """Return the curve from predictions; a ratio that is not known for a share is infinite."""
         found = {share: ratio(share) for share in _SHARES}
         hopeless = [share for share in _SHARES if math.isinf(found[share])]
         if (
             hopeless and hopeless[-1] < 1
-        ):  # where there begin to be errors matters more than what they are there
+        ):  # the share at which errors begin matters more than their size there
             below, above = hopeless[-1], _SHARES[_SHARES.index(hopeless[-1]) + 1]
             while above > _NEAR * below:
                 middle = math.sqrt(below * above)
@@ -64,7 +64,7 @@ class RatioCurve:
         return cls(shares=shares, ratios=tuple(float(one) for one in falling))
 
     def at(self, share: float) -> float:
-        """The ratio with this share, from the smallest to 1; infinite between a share that has none and the next."""
+        """Return the ratio at a share from the smallest to 1; infinite between a share without a ratio and the next."""
         place = max(1, bisect_left(self.shares, share))
         if share in self.shares or math.isinf(self.ratios[place - 1]):
             return self.ratios[self.shares.index(share) if share in self.shares else place - 1]
@@ -72,7 +72,7 @@ class RatioCurve:
         return float(low * (high / low) ** (math.log(share / left) / math.log(right / left)))
 
     def smallest_share(self, ratio: float) -> float:
-        """With which the ratio is reached; infinite if none does.
+        """Return the smallest share that reaches the ratio; infinite if none does.
 
         Examples
         --------
@@ -90,7 +90,7 @@ class RatioCurve:
 
 
 def load(shares: Mapping[str, float], uses: Uses) -> dict[Part, float]:
-    """The shares that each atom bears.
+    """Return the sum of the shares of each atom.
 
     Examples
     --------
@@ -104,10 +104,10 @@ def load(shares: Mapping[str, float], uses: Uses) -> dict[Part, float]:
 
 
 def best_shares(curves: Mapping[str, RatioCurve], uses: Uses) -> dict[str, float]:
-    """The shares that make the worst ratio about as small as it can be, and use up the budget.
+    """Return shares that make the worst ratio about as small as possible, and use up the budget.
 
     Guarantee: they fit into every atom, and the worst ratio of the curves is at most `CLOSE` times the smallest
-    possible. Tasks whose targets cannot be reached by any split share equally with the others what is left.
+    possible. Tasks whose targets cannot be reached by any split share the rest equally with the others.
 
     Examples
     --------
@@ -125,7 +125,7 @@ def best_shares(curves: Mapping[str, RatioCurve], uses: Uses) -> dict[str, float
 
 
 def equal_shares(uses: Uses) -> dict[str, float]:
-    """As large as they can be, the same for all tasks."""
+    """Return the largest shares that are the same for all tasks."""
     most = max(sum(atom in atoms for atoms in uses.values()) for atom in Part.ALL.atoms)
     return _rounded(dict.fromkeys(uses, 1 / most), uses)
 
@@ -139,9 +139,7 @@ def _filled(curves: Mapping[str, RatioCurve], uses: Uses, room: float) -> dict[s
 
     low = max(curve.ratios[-1] for curve in curves.values())
     high = max(low, *(next(r for r in curve.ratios if math.isfinite(r)) for curve in curves.values()))
-    if fits(
-        high
-    ):  # else no split gives every task an error at all, and what there is is shared in proportion
+    if fits(high):  # else no split gives every task an error at all, and the budget is shared in proportion
         while high > low * 1.001:
             middle = math.sqrt(low * high)
             low, high = (low, middle) if fits(middle) else (middle, high)
@@ -151,7 +149,7 @@ def _filled(curves: Mapping[str, RatioCurve], uses: Uses, room: float) -> dict[s
 
 
 def _rounded(shares: Mapping[str, float], uses: Uses) -> dict[str, float]:
-    """To so many digits, down, so that they still fit; what is left goes to the largest."""
+    """Round shares down to `_DIGITS` digits, so that they still fit; the rest goes to the largest."""
     step = 10**-_DIGITS
     found = {name: max(step, math.floor(share / step + 1e-6) * step) for name, share in shares.items()}
     found = {name: round(share, _DIGITS) for name, share in found.items()}
@@ -164,10 +162,10 @@ def _rounded(shares: Mapping[str, float], uses: Uses) -> dict[str, float]:
 
 
 def cheapest_change(shares: Mapping[str, float], uses: Uses) -> str:
-    """What to change so that shares fit: the smallest change of one of them, or of all alike where one is not enough.
+    """Return the smallest change of a share so that shares fit, or of all alike if changing a single one is not enough.
 
-    The smallest change is the one that takes least from its task: from the largest of those that could give enough
-    while keeping something. Empty if they fit.
+    The smallest change takes least from its task: from the largest of those that could give enough while keeping
+    something. Empty if they fit.
 
     Examples
     --------
