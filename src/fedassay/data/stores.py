@@ -1,6 +1,6 @@
-"""Where the rows of a federation stay between passes: in memory if they fit, otherwise where they are.
+"""Stores of the rows of a federation between passes: in memory if they fit, otherwise where they are.
 
-Both give the same rows in the same order; a test holds them to it.
+Both give the same rows in the same order, which a test checks.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ class ClientRows(Protocol):
     """The rows of all clients. A client is a position in the federation's names."""
 
     def rows_of(self, client: int) -> Rows:
-        """The rows of one client, in the order of the data."""
+        """Return the rows of one client, in the order of the data."""
 
     def pooled(self) -> Rows:
-        """All rows, in the order of the data."""
+        """Return all rows, in the order of the data."""
 
     def pooled_by_client(self) -> Rows:
-        """All rows, with a column of client positions."""
+        """Return all rows, with a column of client positions."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,7 +54,7 @@ class SiteTable:
     client: str | None = None
 
     def chunks(self, scan: Scan) -> Iterator[Chunk]:
-        """The chunks of a scan of this table, each row with its client."""
+        """Yield the chunks of a scan of this table, each row with its client."""
         for chunk in scan.chunks():
             if self.client is None:
                 yield chunk
@@ -107,11 +107,11 @@ class Gathered:
             self._clients.append(chunk.clients)
 
     def take_columns(self) -> dict[str, NDArray[Any]]:
-        """The columns of all chunks, one after the other."""
+        """Return the columns of all chunks, one after the other."""
         return {name: _joined(self._columns.pop(name)) for name in list(self._columns)}
 
     def take_codes(self, names: SortedNames) -> NDArray[np.int32]:
-        """The client of each row, as its position in `names`."""
+        """Return the client of each row, as its position in `names`."""
         found, self._clients = self._clients, []
         local = pa.concat_arrays([pa.array([], pa.large_string()), *(clients.names for clients in found)])
         # One look-up for the names of all chunks: each call builds a table of all clients.
@@ -122,9 +122,9 @@ class Gathered:
 
 
 def _apart(column: NDArray[Any]) -> NDArray[Any]:
-    """A copy in pages of its own, which the system gets back as soon as the copy is let go of.
+    """Copy a column into pages of its own, which the system gets back as soon as the copy is released.
 
-    Allocators keep what is given back to them, and arrays of rows and classes are large: joining the parts would
+    Allocators keep the memory that is freed, and arrays of rows and classes are large: joining the parts would
     hold them twice. Small ones are not worth it, and there can be only so many maps.
     """
     if column.nbytes < _WORTH_A_MAP:
@@ -135,7 +135,7 @@ def _apart(column: NDArray[Any]) -> NDArray[Any]:
 
 
 def _joined(parts: list[NDArray[Any]]) -> NDArray[Any]:
-    """All parts in one array; each is let go of as soon as it is copied, so that memory holds one copy."""
+    """Join all parts in one array; each is released as soon as it is copied, so that memory holds one copy."""
     joined = np.empty((sum(map(len, parts)), *parts[-1].shape[1:]), parts[0].dtype)
     stop = len(joined)
     while parts:
@@ -206,7 +206,7 @@ class MemoryStore:
         return StreamedRows(read=lambda: ArrayRows(columns=self._together(client)).batches())
 
     def _together(self, client: int) -> dict[str, NDArray[Any]]:
-        """The columns of one client, read-only."""
+        """Return the columns of one client, read-only."""
         found = self.kept.get(client)
         if found is not None:
             return found
@@ -291,7 +291,7 @@ class StreamStore:
 
 @dataclass(frozen=True, kw_only=True)
 class Holdings:
-    """A number of rows and their fingerprint (empty if nobody has taken it)."""
+    """Number of rows and their fingerprint (empty if none was taken)."""
 
     rows: int
     fingerprint: str = ""
@@ -302,7 +302,7 @@ def take_stock(rows: Rows, *, key: bytes) -> Holdings:
 
     The fingerprint is a keyed hash (BLAKE2b) of the validated values, row by row, columns in the order of their names.
     It does not depend on the format of a file. It does depend on the order of rows, because which of them are held out
-    does (`selection.py`). `key` is a secret of the site: without it, nobody who sees a fingerprint can try whether it
+    does (`selection.py`). `key` is a secret of the site: without it, a reader of the fingerprint cannot test whether it
     belongs to certain rows.
 
     Examples
@@ -329,7 +329,7 @@ def take_stock(rows: Rows, *, key: bytes) -> Holdings:
 
 
 def _as_bytes(batch: Batch) -> NDArray[np.uint8]:
-    """One row of bytes per row: whole numbers as 8 bytes, others as IEEE doubles, little-endian."""
+    """Return one row of bytes per row: whole numbers as 8 bytes, others as IEEE doubles, little-endian."""
     parts = []
     for name in sorted(batch):
         column = np.asarray(batch[name])
