@@ -1,4 +1,4 @@
-"""From samples of two neighbouring worlds to a lower bound on epsilon that holds with a stated confidence.
+"""Lower bounds on epsilon, with a stated confidence, from samples of two neighbouring worlds.
 
 A mechanism that is (epsilon, delta)-differentially private satisfies, for every event S and both orders of the worlds,
 

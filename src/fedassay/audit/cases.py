@@ -284,7 +284,7 @@ def least_norm(spread: NDArray[np.float64], moved: NDArray[np.float64], law: str
 CaseColumns = Mapping[str, NDArray[Any]]
 
 PURE = Budget(epsilon=3.0)
-"""Pure epsilon. An event that is e^3 times rarer in one world is still seen in some hundred runs."""
+"""Budget of pure epsilon. An event that is e^3 times rarer in one world is still seen in some hundred runs."""
 
 MIXED = Budget(epsilon=2.0, delta=0.05)
 """Queries that do not get all of it spend parts of zCDP. At smaller deltas some thousand runs show much less."""

@@ -46,8 +46,8 @@ CHANGED = LOW, HIGH
 ONE_EACH = Protection(unit=Unit.CLIENT, rows_per_client=1)
 
 TINY = Budget(epsilon=2.0**-51.9)
-"""Noise of a scale near 2^52, the largest there is: a tenth of the draws are beyond 2^53, where floats have no odd
-numbers."""
+"""Budget for noise of a scale near 2^52, the largest there is: a tenth of the draws are beyond 2^53, where floats have
+no odd numbers."""
 
 PAIRED = DistributedDP(dropout=0.0, collusion=0.33)
 """Trust model in which one of three clients may collude: the noise is that of two, and each share matters."""

@@ -248,7 +248,7 @@ class _Equation:
 
 
 def _groups(exchange: LiarsExchange) -> dict[SiteNames, SiteNames]:
-    """Group the clients that were named to the same members, with these members: only sums can be told apart."""
+    """Group the clients that were named to the same members, with these members: only sums can be separated."""
     found: dict[SiteNames, SiteNames] = {}
     for client in exchange.spoken:
         seen = frozenset(m for m in exchange.answers if client in exchange.told[m])

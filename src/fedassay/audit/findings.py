@@ -39,7 +39,7 @@ from fedassay.tasks.promise import Promise
 from fedassay.trust import SecureSum, ServerDP
 
 AuditProgress = Callable[[int, int], None]
-"""Called with the runs that are done and the runs in all."""
+"""Function that is called with the number of runs that are done and of all runs."""
 
 SAMPLES = 1_000
 """Number of runs of each world by default: enough to find noise that is half of what it should be."""

@@ -209,7 +209,7 @@ def is_word(parameter: inspect.Parameter) -> bool:
 
 
 class ColumnsOf:
-    """A group of options that name columns; it makes a mapping of those given.
+    """Group of options that name columns; it makes a mapping of those given.
 
     Parameters
     ----------

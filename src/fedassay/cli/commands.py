@@ -44,7 +44,7 @@ COMMANDS: dict[str, str | dict[str, str]] = {
         "anchor": "ledger:anchor_command",
     },
 }
-"""By name, the module and function of a command, or the commands below it; cards of kinds of tasks add theirs."""
+"""Module and function of each command by name, or the commands below it; cards of kinds of tasks add theirs."""
 
 _Listed = Mapping[str, str | KindCard | dict[str, str | KindCard]]
 

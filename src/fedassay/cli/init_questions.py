@@ -28,7 +28,7 @@ _MOST_NAMED = 8
 
 @dataclass(frozen=True, kw_only=True)
 class Asker:
-    """Asks the user, or takes the defaults if `silent`."""
+    """Questions to the user; if `silent`, the defaults are the answers."""
 
     console: Console
     silent: bool

@@ -32,7 +32,7 @@ EACH_ROW_A_SITE = (
 
 @dataclass(frozen=True, kw_only=True)
 class Federation:
-    """Clients and their rows. `clients` makes names when asked: there may be a hundred million.
+    """Clients and their rows. `clients` makes names on demand: there may be a hundred million.
 
     Names are sorted by code point; where each row is a client, they are the row numbers in order. `label` is how errors
     call the data.

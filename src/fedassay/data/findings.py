@@ -16,7 +16,7 @@ from fedassay.data.numbers import is_missing, plain
 from fedassay.errors import DataError
 
 SHOWN = 40
-"""The most characters of a bad value that an error shows."""
+"""Largest number of characters of a bad value that an error shows."""
 
 
 _SENTENCE = re.compile(
@@ -134,7 +134,7 @@ FOR_GAPS = 'leave rows with a missing value out and count them (`missing="report
 
 
 class ColumnTally:
-    """The unacceptable values of one column so far: how many, and enough of them for a clear error."""
+    """Unacceptable values of one column so far: their number, and enough of them for a clear error."""
 
     def __init__(
         self, *, what: str, expected: str, fix: str, lists_values: bool = False, for_gaps: str = ""

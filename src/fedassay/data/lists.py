@@ -1,4 +1,4 @@
-"""Columns of lists as rows of numbers, and what makes some rows unlike the others."""
+"""Columns of lists as rows of numbers, and the defects of rows that differ from the others."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Matrix = NDArray[np.float64]
 Bad = NDArray[np.bool_]
 
 MISSING = -1
-"""The length of a list that is not there."""
+"""Length of a list that is missing."""
 
 _SMALL = 2**24
 
@@ -201,7 +201,7 @@ class BadRows:
 
 
 class WideReader:
-    """Turns the columns of one table that hold several numbers a row into one array, batch by batch.
+    """Reader that turns the columns of a table with several numbers a row into one array, batch by batch.
 
     It keeps what was wrong with them. The first row that has numbers says how many there are.
 

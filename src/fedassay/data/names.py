@@ -36,7 +36,7 @@ class Names(Sequence[str]):
 
 
 class RowNames(Names):
-    """Each row is its own client, called by its number.
+    """Names of clients where each row is its own client, called by its number.
 
     Examples
     --------
@@ -169,7 +169,7 @@ class ClientCounts:
 
 
 class Roster:
-    """The clients and how many rows each has."""
+    """Clients and their numbers of rows."""
 
     def __init__(self, known: Iterable[str] = ()) -> None:
         self._counts = PerClient({"rows": np.add, "positives": np.add}, known)

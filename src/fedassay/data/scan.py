@@ -172,7 +172,7 @@ _SMALLEST_KEPT = 2**15
 
 
 class Distinct:
-    """Counts different values: exactly up to 32767 of them, then estimated within about 0.6 %.
+    """Counter of different values: exact up to 32767 of them, then estimated within about 0.6 %.
 
     Keeps the k smallest hashes of the values seen. If the k-th smallest of n uniform hashes in [0, 1] is h,
     (k-1)/h is an unbiased estimate of n with relative standard error about 1/√(k-2) (Beyer et al. 2007,

@@ -77,7 +77,7 @@ def _nameable(existing: Sequence[str], *, wide: bool) -> tuple[str, ...]:
 # --- what a column must hold --------------------------------------------------------------------------------
 
 CLIENT = "client"
-"""Not a role of `ROLES`: the column that says whose row it is, and in pooled rows the client's index."""
+"""Name of the column with the client of each row, and in pooled rows its index; not a role of `ROLES`."""
 
 LOGITS = "logits"
 FEATURES = "features"
@@ -87,7 +87,7 @@ LARGEST_CLASS = 2**31 - 1
 
 _Bad = NDArray[np.bool_]
 Convert = Callable[[Any], tuple[NDArray[Any], _Bad]]
-"""An Arrow array to canonical values and the mask of the rows whose value is not acceptable."""
+"""Function from an Arrow array to canonical values and the mask of the rows that are not acceptable."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -357,7 +357,7 @@ _GUESSES = ("score", "prediction")
 
 
 def _of_different_tasks(role: str, other: str) -> bool:
-    """Return whether one column may play both roles in a study with several tasks: no task reads both.
+    """Return whether one column may play both roles of a study with several tasks, because no task reads both.
 
     Examples
     --------

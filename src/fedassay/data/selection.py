@@ -44,7 +44,7 @@ from fedassay.errors import UsageError
 from fedassay.protocol.vocabulary import Batch, Part, Plan, Randomness, Rows, Unit
 from fedassay.tasks.shared_parameters import HOLDOUT
 
-# --- a largest number of rows --------------------------------------------------------------------------------
+# --- a largest number of rows -------------------------------------------------------------------------------
 
 
 Mask = NDArray[np.bool_]

@@ -274,7 +274,7 @@ def files_with_rows(path: Path) -> list[Path]:
 
 
 def not_read(source: Source) -> list[Finding]:
-    """Warn of the files in a folder of sites that are not read, in one warning that names them.
+    """Return one warning that names the files in a folder of sites that are not read, if there are any.
 
     Examples
     --------

@@ -30,7 +30,7 @@ _ONE_SELECT = "write one SELECT that only reads"
 _ROWS_AT_ONCE, _VALUES_AT_ONCE = 2**15, 2**20
 _IN_MEMORY = 2**26
 _MOST_SECONDS = 600
-"""A query that takes longer is ended; a PostgreSQL URL may set another ``statement_timeout`` in its options."""
+"""Time limit of a query; a PostgreSQL URL may set another ``statement_timeout`` in its options."""
 _READS = frozenset(
     {sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_FUNCTION, sqlite3.SQLITE_RECURSIVE}
 )

@@ -28,7 +28,7 @@ from fedassay.protocol.vocabulary import Batch, Rows
 _ORDER_BYTES = 8
 _WORTH_A_MAP = 2**20
 _WORTH_KEEPING = 2**14
-"""Bytes of a client's rows: fewer are copied faster than they are looked up, and there may be millions of clients."""
+"""Least bytes of a client's rows to keep: fewer are copied faster than looked up, and clients may be millions."""
 _MOST_KEPT = 2**28
 """Bytes of all rows up to which a second copy of them, client by client, may be kept."""
 
@@ -48,7 +48,7 @@ class ClientRows(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class SiteTable:
-    """A table, and whose it is if it belongs to one client."""
+    """A table, and its client if it belongs to one."""
 
     table: Table
     client: str | None = None
@@ -74,7 +74,7 @@ class SiteTable:
 
 
 class Gathered:
-    """Collects canonical columns while they fit into `limit` bytes, and lets go of them when they do not.
+    """Collection of canonical columns while they fit into `limit` bytes; it drops them when they do not.
 
     Once complete, each column is taken out once: joining one needs room for that column only.
     """
@@ -152,7 +152,7 @@ def _frozen(array: NDArray[Any]) -> NDArray[Any]:
 
 @dataclass(frozen=True, kw_only=True)
 class RowStore:
-    """In memory; each row is a client."""
+    """Store in memory; each row is a client."""
 
     columns: dict[str, NDArray[Any]] = field(repr=False)
 
@@ -179,7 +179,7 @@ def _number(batches: Iterator[Batch]) -> Iterator[Batch]:
 
 @dataclass(frozen=True, kw_only=True)
 class MemoryStore:
-    """In memory; `order` lists the rows client by client, `starts` where each client begins in it.
+    """Store in memory; `order` lists the rows client by client, `starts` where each client begins in it.
 
     A fit asks each client thousands of times: rows that stand together are views, and others are copied together
     once, if there are not too many (`kept`).
@@ -232,7 +232,7 @@ class MemoryStore:
 
 @dataclass(frozen=True, kw_only=True)
 class StreamStore:
-    """Too large for memory: every pass reads the tables again, and one client costs a pass over its file."""
+    """Store of rows too large for memory: every pass reads the tables, and one client costs a pass over its file."""
 
     sites: tuple[SiteTable, ...]
     columns: Columns

@@ -29,10 +29,10 @@ from fedassay.errors import DataError, FedassayError
 from fedassay.protocol.vocabulary import Batch, Rows
 
 BATCH_ROWS = 2**17
-"""The most rows in a batch: large enough to be fast, small enough for the cache of a core."""
+"""Largest number of rows in a batch: large enough to be fast, small enough for the cache of a core."""
 
 BATCH_VALUES = 2**21
-"""The most numbers in a batch, about: rows with a logit for each of many classes come in smaller batches."""
+"""Largest number of values in a batch, about: rows with many logits come in smaller batches."""
 
 
 def batch_rows(width: int) -> int:
@@ -48,7 +48,7 @@ def batch_rows(width: int) -> int:
 
 @dataclass(frozen=True, kw_only=True)
 class Table(ABC):
-    """Rows with named columns. `label` is how errors call it; `names` may hold a name twice."""
+    """Rows with named columns. `label` is its name in errors; `names` may hold a name twice."""
 
     label: str
     names: tuple[str, ...]

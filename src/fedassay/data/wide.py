@@ -95,7 +95,7 @@ def _of_one_length(array: Any, numbers: Callable[[Any], Numbers]) -> tuple[Matri
 
 
 class LogitsReader(WideReader):
-    """Reads logits: `columns` is the one column of lists, or all numbered columns."""
+    """Reader of logits: `columns` is the one column of lists, or all numbered columns."""
 
     each = ("class", "classes")
     fixes = ("repair or remove these rows", FIX_LOGITS)
@@ -168,7 +168,7 @@ class LogitsReader(WideReader):
 # --- the features of a regression ---------------------------------------------------------------------------
 
 MOST_FEATURES = 256
-"""Every round of a fit sends the square of it."""
+"""Largest number of features: every round of a fit sends the square of it."""
 
 EXPECTED_FEATURES = "a finite number in every row"
 FIX_FEATURES = "remove or repair these rows"
@@ -177,7 +177,7 @@ _LIST_ALONE = "name a column of lists alone, or give each feature a column of it
 
 
 def split_names(names: str) -> tuple[str, ...]:
-    """The columns that the user names, separated by commas; blanks around them do not count.
+    """Return the columns that the user names, separated by commas; blanks around them do not count.
 
     Raises `UsageError` for an empty name, a name that stands twice, and more names than a regression may have.
 
@@ -232,7 +232,7 @@ def to_features(array: Any) -> tuple[Matrix, Bad]:
 
 
 class FeaturesReader(WideReader):
-    """Reads features, of which the user names several columns, or one of lists, or what numbered ones begin with.
+    """Reader of features: the user names several columns, or one of lists, or the stem of numbered ones.
 
     `names` is what the user named, `columns` what the table has of it: some of several names, the one column, or all
     numbered columns. A column that is missing makes all rows unusable.

@@ -59,7 +59,7 @@ def _spellings(site: str) -> set[str]:
     return plurals | {f"{word}{more}" for word in plurals for more in _ADDED}
 
 
-# --- possible roles of the columns of a file ------------------------------------------------------------------
+# --- possible roles of the columns of a file ----------------------------------------------------------------
 
 SAMPLE = 10_000
 """Number of rows that are looked at."""
@@ -88,7 +88,7 @@ NAMES: Mapping[str, tuple[str, ...]] = MappingProxyType(
 """Common names of columns in these roles."""
 
 _BY_NAME_ONLY = ("target", "prediction")
-"""Numbers are many: only a name tells which are meant."""
+"""Roles of numbers, which are recognised by the name of the column only."""
 
 
 @dataclass(frozen=True, kw_only=True)

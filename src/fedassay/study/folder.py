@@ -31,7 +31,7 @@ FILES = (RESULT, REPORT, CARD, STUDY, CERTIFICATE)
 """Files that are written for every study; artefacts have names of their own."""
 
 JOURNAL = "journal"
-"""Private folder with all questions and answers, and the key of the split. No artefact."""
+"""Private file with all questions and answers, and the key of the split. No artefact."""
 
 _ASIDE = ".unfinished"
 """Folder in which artefacts are written; it exists only as long as they are."""
