@@ -74,7 +74,7 @@ class LowerBound:
     Parameters
     ----------
     epsilon : at least this, with the stated confidence; 0 if there is no such bound.
-    event : what was counted.
+    event : the event that was counted.
     hits, samples : number of runs in which it happened, and of all runs, in the likelier world and in the other.
     """
 

@@ -43,8 +43,8 @@ class Case(ABC):
     Parameters
     ----------
     name : on the command line.
-    mechanism, neighbours : in words, for the table: what is asked, and how the worlds differ.
-    budget : what is claimed.
+    mechanism, neighbours : in words, for the table: the query, and the difference of the worlds.
+    budget : the claim.
     """
 
     name: str

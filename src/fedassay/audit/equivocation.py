@@ -2,9 +2,9 @@
 
 The liar drives the clients' endpoints itself, with requests that its own key signs. It may name another set of clients
 to each member, other cohorts to other clients, sets that are too small, or other sets in another exchange; a site that
-colludes tells it all it knows. From the answers it computes everything that follows: each answer, with the public
+colludes passes on all it knows. From the answers it computes everything that follows: each answer, with the public
 corrections, is one equation in the polynomials of the clients, and a combination in which no random value is left is a
-total that is open. What is claimed: that this is one total, over at least M honest clients, or nothing.
+total that is open. The claim is that this is one total, over at least M honest clients, or nothing.
 """
 
 from __future__ import annotations
@@ -78,9 +78,9 @@ class Liar:
     Parameters
     ----------
     sites : the endpoints, by name.
-    plan : what is asked, of all sites.
+    plan : the plan of the query, for all sites.
     identity : the coordinator's.
-    colluding : sites that tell it everything, of which `pairs` gives the key pair of a prekey.
+    colluding : sites that pass everything on to it, of which `pairs` gives the key pair of a prekey.
     """
 
     sites: Mapping[str, Endpoint]

@@ -129,7 +129,7 @@ class Secrecy:
 
     @property
     def words(self) -> str:
-        """Description of what was opened."""
+        """Description of the totals that were opened."""
         found = [one for exchange in self.opened for one in exchange]
         sizes = sorted({len(one.clients) for one in found if one.is_total}, reverse=True)
         totals = [f"a total over {size}" for size in sizes]

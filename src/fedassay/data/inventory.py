@@ -143,7 +143,7 @@ def feature_names(names: str, source: Any) -> tuple[str, ...]:
 
 
 def _of_column(table: Table, name: str) -> tuple[str, ...]:
-    """Return the names of what is in one column; none if it has no rows."""
+    """Return the names of the content of one column; none if it has no rows."""
     for batch in table.batches([name]):
         array = batch.column(0)
         width = first_length(lengths_of(array)) if is_list(plain(array)) else None

@@ -187,7 +187,7 @@ class BadRows:
         self.count, self.row, self.value = 0, 0, ""
 
     def add(self, start: int, bad: Bad, describe: Callable[[int], str]) -> None:
-        """Take account of rows from number `start`; `describe` tells what is in one of them."""
+        """Take account of rows from number `start`; `describe` gives the content of one of them."""
         if bad.any():
             first = int(np.argmax(bad))
             if not self.count:
@@ -231,7 +231,7 @@ class WideReader:
         return matrix_of(array, lengths, width or 0, numbers=type(self).numbers), lengths
 
     def _judged(self, values: Matrix, lengths: NDArray[np.int64], entry: Callable[[int], str]) -> Bad:
-        """Mark the rows that cannot be used; `entry` tells what is in one that is not finite."""
+        """Mark the rows that cannot be used; `entry` gives the content of one that is not finite."""
         there = lengths != MISSING
         if self._own is None and there.any():
             row = int(np.argmax(there))

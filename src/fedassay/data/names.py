@@ -104,7 +104,7 @@ class SortedNames(Names):
         return pc.index_in(names, value_set=self.array).to_numpy(zero_copy_only=False)
 
 
-# --- how many rows each client has --------------------------------------------------------------------------
+# --- number of rows of each client --------------------------------------------------------------------------
 
 _PENDING = 2**20
 _NEUTRAL: dict[np.ufunc, float] = {np.minimum: np.inf, np.maximum: -np.inf}

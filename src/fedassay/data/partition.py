@@ -36,7 +36,7 @@ class Partition:
     spec : ``iid`` deals shuffled rows in turn, so that sizes differ by at most one. ``dirichlet:BETA`` skews labels:
         for each class the shares of the clients are drawn from a symmetric Dirichlet law, and its shuffled rows are
         dealt by them. ``by:COLUMN`` is the column that names the client, as if it had been given itself.
-    clients : how many there are, with or without rows; not for ``by:COLUMN``.
+    clients : the number of clients, with or without rows; not for ``by:COLUMN``.
     seed : makes it repeatable. By default that of the simulation, and if that has none, a fresh one.
 
     Guarantee: every row belongs to exactly one client, and clients keep the order of the data. Client k gets n_j p_jk

@@ -1,4 +1,4 @@
-"""One validating pass over a table: canonical columns batch by batch, and what was wrong with them.
+"""One validating pass over a table: canonical columns batch by batch, and their defects.
 
 Memory is bounded: a tally keeps counts, one row number and a handful of values.
 """
@@ -47,7 +47,7 @@ class Scan:
     """One pass over one table. Read `chunks` to the end; then `findings` are complete.
 
     Columns that are missing are left out of the chunks, so that the others can still be looked at. `width` is
-    how many logits or features the rows of the other tables have, if that is known.
+    the number of logits or features of the rows of the other tables, if it is known.
     """
 
     def __init__(self, table: Table, columns: Columns, width: Width | None = None) -> None:

@@ -59,7 +59,7 @@ class StudyFile:
     trust, budget, protection : of the whole study; no budget where no noise is added.
     training : the cost of the training of the model, if it is stated.
     runtime : the carrier of the messages.
-    ledger : where what is spent is recorded, and what all studies of these rows may spend.
+    ledger : the place where expenses are recorded, and the budget of all studies of these rows.
     holdout : the share of the units that is kept to judge what is fitted; in a release sites decide themselves.
     expected : the expectations of the data, None if none are stated.
     tasks : in the order of the file.

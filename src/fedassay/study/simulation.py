@@ -47,7 +47,7 @@ class Simulation:
     split_key : decides which units are held out; made from the seed, or drawn, if it is not given.
     policy : the policy of every client; None allows everything, as nothing is really released.
     asker : the public key that clients take for that of the asking party; in a simulation nothing is signed.
-    disclosure : what is done to exact totals before anything is computed from them.
+    disclosure : the treatment of exact totals before anything is computed from them.
     missing : `report` leaves rows in which a value is missing out and counts them in ``result.cohort["missing"]``;
         `refuse` makes them an error.
     again : above 0 for a run that goes on with what another has begun: all of it, clients included, then draws anew, as
@@ -172,7 +172,7 @@ def simulate(
     data : as `load` takes them, or the `Federation` that was loaded from them by these columns.
     name : of the study, as clients and ledgers know it; that of the task by default.
     journal : one that lasts lets a simulation that broke off go on; then nothing is asked, and charged, twice.
-    ledger, dataset : where to record what is spent, and under which name; None keeps it in memory.
+    ledger, dataset : the place and the name under which expenses are recorded; None keeps them in memory.
     before : called with the setting when everything is known that is public, and no client was asked: it may refuse.
     """
     started = time.perf_counter()
