@@ -1,1 +1,1 @@
-"""Empirical checks of what is claimed: lower bounds of epsilon, and the coverage of intervals."""
+"""Empirical checks of claims: lower bounds of epsilon, and the coverage of intervals."""

@@ -1,10 +1,10 @@
-"""From samples of two neighbouring worlds to a lower bound on epsilon that holds with a stated confidence.
+"""Lower bounds on epsilon, with a stated confidence, from samples of two neighbouring worlds.
 
 A mechanism that is (epsilon, delta)-differentially private satisfies, for every event S and both orders of the worlds,
 
     P(S) <= exp(epsilon)·Q(S) + delta,   hence   epsilon >= ln((P(S) - delta)/Q(S)).
 
-So whoever finds an event and bounds P(S) from below and Q(S) from above, by counting, has bounded epsilon from below,
+Bounding P(S) of an event from below and Q(S) from above, by counting, therefore bounds epsilon from below,
 without assuming anything about the mechanism.
 
 1. *Choice.* On the first half of the samples the event that promises most is chosen, among all thresholds of all
@@ -16,9 +16,9 @@ without assuming anything about the mechanism.
 The bound is valid for any samples of independent runs. How close it comes to the truth depends on the attack and on
 the number of samples: an event with a probability below 1/n is never seen.
 
-What an attacker computes from what he sees: scores that should be larger in one world than in the other.
+An attacker computes scores from his view that should be larger in one world than in the other.
 
-The attacker knows both worlds, row by row, and the law that the noise is said to have; he wants to know which of the
+The attacker knows both worlds, row by row, and the law that the noise is stated to have; he wants to know which of the
 two he sees. `likelihood` is the best that he can do if the law is as stated (Neyman and Pearson 1933): the logarithm
 of how much more probable the outcome is in the second world. The others need no law, and find what a wrong one leaves:
 single coordinates, low bits together with the size of a number, entries that are zero or that hit an exact total.
@@ -43,10 +43,10 @@ from fedassay.protocol.vocabulary import Noise, Vector
 Scores = NDArray[np.float64]
 
 FEWEST_SAMPLES = 100
-"""Of each world: with fewer, no event can say anything at the usual confidences."""
+"""Smallest number of samples of each world: with fewer, no event can bound anything at the usual confidences."""
 
 _MOST_THRESHOLDS = 256
-"""Thresholds that are tried for each score, at equal steps of the pooled quantiles."""
+"""Number of thresholds that are tried for each score, at equal steps of the pooled quantiles."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,23 +59,23 @@ class ThresholdEvent:
     world: int
 
     def count(self, scores: Scores) -> int:
-        """In how many outcomes it happened."""
+        """Count the outcomes in which it happened."""
         return int(np.count_nonzero(scores >= self.threshold if self.upwards else scores <= self.threshold))
 
     def __str__(self) -> str:
-        """In words, for the table."""
+        """Describe the event in words, for the table."""
         return f"{self.score} {'>=' if self.upwards else '<='} {self.threshold:.4g}"
 
 
 @dataclass(frozen=True, kw_only=True)
 class LowerBound:
-    """What the samples say about epsilon.
+    """Lower bound on epsilon from the samples.
 
     Parameters
     ----------
-    epsilon : at least this, with the stated confidence; 0 if nothing can be said.
-    event : what was counted.
-    hits, samples : in how many of how many runs it happened, in the world where it is likelier and in the other.
+    epsilon : at least this, with the stated confidence; 0 if there is no such bound.
+    event : the event that was counted.
+    hits, samples : number of runs in which it happened, and of all runs, in the likelier world and in the other.
     """
 
     epsilon: float
@@ -89,7 +89,7 @@ class LowerBound:
 def lower_bound(
     first: Mapping[str, Scores], second: Mapping[str, Scores], *, delta: float, confidence: float
 ) -> LowerBound:
-    """A lower bound on epsilon at this delta, from the scores of independent runs in two neighbouring worlds.
+    """Compute a lower bound on epsilon at this delta, from the scores of independent runs in neighbouring worlds.
 
     Guarantee: if runs are independent and the mechanism is (epsilon, delta)-differentially private for these worlds,
     the bound exceeds epsilon with a probability of at most 1 - confidence, whatever the scores are.
@@ -125,7 +125,9 @@ def lower_bound(
 
 
 def clopper_pearson_low(hits: Any, samples: int, error: float) -> Scores:
-    """A probability is at least this, but for an error rate; exact (Clopper and Pearson 1934); of each count.
+    """Return for each count a lower bound of its probability, but for an error rate.
+
+    The bound is exact (Clopper and Pearson 1934).
 
     Examples
     --------
@@ -136,7 +138,7 @@ def clopper_pearson_low(hits: Any, samples: int, error: float) -> Scores:
 
 
 def clopper_pearson_high(hits: Any, samples: int, error: float) -> Scores:
-    """A probability is at most this, but for an error rate; exact; of each count.
+    """Return for each count an upper bound of its probability, but for an error rate; exact.
 
     Examples
     --------
@@ -161,9 +163,9 @@ def _check(
 
 
 def _chosen(worlds: list[dict[str, Scores]], delta: float, error: float) -> ThresholdEvent:
-    """The event that would give the largest bound if the second half looked like the first.
+    """Choose the event that would give the largest bound if the second half looked like the first.
 
-    A choice, so that no guarantee rests on it.
+    This is a choice, so that no guarantee rests on it.
     """
     candidates = [found for name in worlds[0] for found in _best(name, worlds, delta, error)]
     return max(candidates, key=lambda pair: pair[0])[1]
@@ -172,7 +174,7 @@ def _chosen(worlds: list[dict[str, Scores]], delta: float, error: float) -> Thre
 def _best(
     name: str, worlds: list[dict[str, Scores]], delta: float, error: float
 ) -> list[tuple[float, ThresholdEvent]]:
-    """The best event of one score in each direction and for each world."""
+    """Return the best event of one score in each direction and for each world."""
     samples = [np.sort(world[name]) for world in worlds]
     pooled = np.unique(np.concatenate(samples))
     pooled = pooled[~np.isnan(pooled)]
@@ -196,7 +198,7 @@ def _best(
 
 
 def _counts(scores: Scores, thresholds: Scores, *, upwards: bool) -> NDArray[np.int64]:
-    """How many of these sorted scores are in the event of each threshold; NaN, which is sorted last, in none."""
+    """Count the sorted scores in the event of each threshold; NaN, which is sorted last, is in none."""
     known = len(scores) - int(np.count_nonzero(np.isnan(scores)))
     if upwards:
         return np.asarray(known - np.searchsorted(scores[:known], thresholds, side="left"), dtype=np.int64)
@@ -204,7 +206,7 @@ def _counts(scores: Scores, thresholds: Scores, *, upwards: bool) -> NDArray[np.
 
 
 def _log_ratios(low: Scores, high: Scores, delta: float) -> Scores:
-    """ln((low - delta)/high), minus infinity where there is none."""
+    """Compute ln((low - delta)/high), minus infinity where there is none."""
     possible = low > delta
     return np.where(possible, np.log(np.where(possible, low - delta, 1.0) / high), -np.inf)
 
@@ -212,19 +214,19 @@ def _log_ratios(low: Scores, high: Scores, delta: float) -> Scores:
 # --- what an attacker computes from what he sees ------------------------------------------------------------
 
 _COORDINATES = 4
-"""Of single coordinates, the attacker looks at those that move most."""
+"""Number of single coordinates that the attacker looks at: those that move most."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Known:
-    """What the attacker knows about one query: the exact answers in both worlds, and the noise as it is claimed.
+    """Knowledge of the attacker about one query: the exact answers in both worlds, and the claimed noise.
 
     Parameters
     ----------
     first, second : without noise; where clients choose among candidates, their losses.
     spread : the matrix that takes draws of noise to entries; None if each entry has its own draw.
     sampled : the probability with which the client under attack takes part.
-    counted : whether the last number that is seen says how many clients answered.
+    counted : True if the last number of a view is the number of clients that answered.
     """
 
     first: Vector
@@ -236,17 +238,17 @@ class Known:
 
     @property
     def width(self) -> int:
-        """How many numbers of a view belong to this query."""
+        """Number of values of a view that belong to this query."""
         return len(self.first) + int(self.counted)
 
     @property
     def moved(self) -> NDArray[np.float64]:
-        """How the second world differs from the first."""
+        """Difference of the second world from the first."""
         return np.asarray(self.second - self.first, dtype=np.float64)
 
 
 def scores(views: NDArray[Any], known: tuple[Known, ...]) -> dict[str, Scores]:
-    """All scores of these runs, by name; see the module.
+    """Compute all scores of these runs, by name; see the module.
 
     Examples
     --------
@@ -270,12 +272,12 @@ def scores(views: NDArray[Any], known: tuple[Known, ...]) -> dict[str, Scores]:
 
 
 def sum_of(parts: list[NDArray[Any]]) -> Scores:
-    """Scores that add up: of independent answers."""
+    """Add up scores of independent answers."""
     return np.asarray(np.sum(parts, axis=0), dtype=np.float64)
 
 
 def _likelihood(views: NDArray[Any], known: Known) -> Scores:
-    """The logarithm of how much likelier the messages about one query are in the second world."""
+    """Compute the logarithm of the likelihood ratio of the messages about one query, second world over first."""
     each = _of_message(views, known)
     if known.sampled < 1:
         # With the client, by chance: (1-q) + q·P/Q of the world in which it is. That is the first one.
@@ -286,7 +288,7 @@ def _likelihood(views: NDArray[Any], known: Known) -> Scores:
 
 
 def _of_message(views: NDArray[Any], known: Known) -> Scores:
-    """The same for single messages: runs x messages."""
+    """Compute the logarithm of the likelihood ratio for single messages: runs x messages."""
     law, scale, moved = known.noise.law, known.noise.scale, known.moved
     if law == CHOICE:
         return np.asarray(views @ (-moved / scale))
@@ -307,13 +309,13 @@ def _of_message(views: NDArray[Any], known: Known) -> Scores:
 
 
 def _can_be_undone(spread: NDArray[np.float64]) -> bool:
-    """Whether the draws can be computed from the entries."""
+    """Return whether the draws can be computed from the entries."""
     rows, draws = spread.shape
     return rows == draws and bool(np.linalg.matrix_rank(spread) == rows)
 
 
 def _plain(views: NDArray[Any], first: Vector, second: Vector) -> dict[str, Scores]:
-    """Scores that need no law."""
+    """Compute scores that need no law."""
     total = views.sum(axis=1)
     moved = np.asarray(second - first)
     largest = [int(place) for place in np.argsort(-np.abs(moved), kind="stable") if moved[place]]
@@ -331,7 +333,7 @@ def _plain(views: NDArray[Any], first: Vector, second: Vector) -> dict[str, Scor
 
 
 def _low_bits(numbers: Vector, first: int, moved: int) -> Scores:
-    """The size of a number, with a sign by the lowest bit in which the two worlds differ.
+    """Return the size of a number, with a sign by the lowest bit in which the two worlds differ.
 
     Whole noise has all bits; noise from a float of this size has only zeros there, which gives the world away.
     """

@@ -1,4 +1,4 @@
-"""What is attacked: a mechanism under a trust model, with two neighbouring worlds that an attacker would choose."""
+"""Cases of attacks: a mechanism under a trust model, with two neighbouring worlds that an attacker would choose."""
 
 from __future__ import annotations
 
@@ -43,8 +43,8 @@ class Case(ABC):
     Parameters
     ----------
     name : on the command line.
-    mechanism, neighbours : in words, for the table: what is asked, and how the worlds differ.
-    budget : what is claimed.
+    mechanism, neighbours : in words, for the table: the query, and the difference of the worlds.
+    budget : the claim.
     """
 
     name: str
@@ -55,7 +55,7 @@ class Case(ABC):
     @property
     @abstractmethod
     def trust_model(self) -> str:
-        """The name of the trust model; of a mechanism outside of them, where it runs."""
+        """Name of the trust model; of a mechanism outside of them, where it runs."""
 
     @property
     def summaries(self) -> tuple[str, ...]:
@@ -69,17 +69,17 @@ class Case(ABC):
 
     @abstractmethod
     def runs(self, world: int, count: int, randomness: Any) -> Iterator[Views]:
-        """What the attacker sees of so many independent runs in the first (0) or second (1) world, some at a time."""
+        """Yield the attacker's views of `count` independent runs in the first (0) or second (1) world, in parts."""
 
     @property
     @abstractmethod
     def known(self) -> tuple[Known, ...]:
-        """What the attacker knows."""
+        """Knowledge of the attacker."""
 
     @property
     @abstractmethod
     def moved(self) -> float:
-        """How far the worlds are apart, as a part of the sensitivity that the noise is made for.
+        """Distance of the worlds, as a part of the sensitivity that the noise is made for.
 
         Above 1 is a violation, whatever the noise. Below 1 the worlds are not the worst there are, or the sensitivity
         is a bound that no rows reach: the audited epsilon is then smaller by about that factor.
@@ -119,23 +119,23 @@ class FederatedCase(Case):
 
     @property
     def laws(self) -> tuple[str, ...]:
-        """Of the plans."""
+        """Noise laws of the plans."""
         return tuple(dict.fromkeys(plan.noise.law for plan in self.plans))
 
     @cached_property
     def setting(self) -> Setting:
-        """What is public."""
+        """Public setting of the queries."""
         return Setting(
             trust=self.trust, protection=self.protection, budget=self.budget, clients=len(self.worlds[0])
         )
 
     @cached_property
     def plans(self) -> tuple[Plan, ...]:
-        """How the queries are answered, as the shipped trust model plans them."""
+        """Plans of the queries, as the shipped trust model makes them."""
         return tuple(self.trust.plan(query, self.setting) for query in self.queries)
 
     def federation(self, world: int, randomness: Any) -> AttackedFederation:
-        """The people of one world."""
+        """Return the participants of one world."""
         return AttackedFederation(
             plans=self.plans,
             world=self.worlds[world],
@@ -145,7 +145,7 @@ class FederatedCase(Case):
         )
 
     def runs(self, world: int, count: int, randomness: Any) -> Iterator[Views]:
-        """Through the shipped clients and servers."""
+        """Yield the views of runs through the shipped clients and servers."""
         return self.federation(world, randomness).runs(count)
 
     @cached_property
@@ -166,7 +166,7 @@ class FederatedCase(Case):
 
     @cached_property
     def moved(self) -> float:
-        """The largest over all queries."""
+        """Largest distance over all queries."""
         pairs = zip(self.known, self.plans, strict=True)
         return max(moved_part(known, plan.sensitivity) for known, plan in pairs)
 
@@ -186,16 +186,16 @@ class StreamCase(Case):
 
     @property
     def trust_model(self) -> str:
-        """It runs at a trusted aggregator."""
+        """Name of the place where it runs: a trusted aggregator."""
         return "continual count"
 
     @property
     def laws(self) -> tuple[str, ...]:
-        """Of the draws."""
+        """Noise law of the draws."""
         return (self.stream.noise.law,)
 
     def runs(self, world: int, count: int, randomness: Any) -> Iterator[Views]:
-        """All totals of a stream, again and again; 64 streams at a time."""
+        """Yield all totals of a stream, again and again; 64 streams at a time."""
         done = 0
         while done < count:
             some = min(64, count - done)
@@ -211,7 +211,7 @@ class StreamCase(Case):
 
     @cached_property
     def known(self) -> tuple[Known, ...]:
-        """No events, or one."""
+        """Knowledge of the attacker: no events, or one."""
         return (
             Known(
                 first=np.zeros(self.stream.horizon, dtype=np.int64),
@@ -224,16 +224,16 @@ class StreamCase(Case):
 
     @cached_property
     def moved(self) -> float:
-        """The least norm of draws that amount to the event."""
+        """Least norm of draws that amount to the event."""
         return moved_part(self.known[0], self.stream.sensitivity)
 
     def _spread(self) -> NDArray[np.float64]:
-        """How draws become totals: a stream without events, with one draw at a time that is not zero."""
+        """Compute the matrix from draws to totals, from a stream without events in which one draw is not zero."""
         draws = len(self._drawn(-1)[1])
         return np.array([self._drawn(place)[0] for place in range(draws)]).T
 
     def _drawn(self, place: int) -> tuple[list[float], list[int]]:
-        """The totals if the draw in this place is 1 and the others are 0; and all draws."""
+        """Return the totals if the draw in this place is 1 and the others are 0; and all draws."""
         mechanism, used = self.stream, list[int]()
 
         def draw(size: int) -> list[int]:
@@ -249,7 +249,7 @@ class StreamCase(Case):
 
 
 def moved_part(known: Known, sensitivity: Sensitivity) -> float:
-    """How far one query's answers are apart, as a part of the sensitivity in the norm that its noise needs."""
+    """Compute the distance of one query's answers, as a part of the sensitivity in the norm that its noise needs."""
     moved, law = known.moved, known.noise.law
     if law == UNARY:
         return 1.0
@@ -263,7 +263,7 @@ def moved_part(known: Known, sensitivity: Sensitivity) -> float:
 
 
 def spread_of(summary: Summary[Any]) -> NDArray[np.float64] | None:
-    """The matrix by which draws of noise become entries; None if each entry has its own."""
+    """Return the matrix by which draws of noise become entries; None if each entry has its own."""
     count = summary.draws
     matrix = np.array([summary.spread(unit) for unit in np.eye(count, dtype=np.int64)]).T
     own = matrix.shape == (count, count) and np.array_equal(matrix, np.eye(count))
@@ -271,7 +271,7 @@ def spread_of(summary: Summary[Any]) -> NDArray[np.float64] | None:
 
 
 def least_norm(spread: NDArray[np.float64], moved: NDArray[np.float64], law: str) -> float:
-    """The least norm of draws that amount to this move: L1 by linear programming, or L2. At most that of whole ones."""
+    """Compute the least norm (L1 by linear programming, or L2) of draws of this move; at most that of whole ones."""
     if law != LAPLACE:
         return float(np.linalg.norm(np.linalg.pinv(spread) @ moved))
     found = linprog(np.ones(2 * spread.shape[1]), A_eq=np.hstack([spread, -spread]), b_eq=moved)
@@ -284,7 +284,7 @@ def least_norm(spread: NDArray[np.float64], moved: NDArray[np.float64], law: str
 CaseColumns = Mapping[str, NDArray[Any]]
 
 PURE = Budget(epsilon=3.0)
-"""Pure epsilon. An event that is e^3 times rarer in one world is still seen in some hundred runs."""
+"""Budget of pure epsilon. An event that is e^3 times rarer in one world is still seen in some hundred runs."""
 
 MIXED = Budget(epsilon=2.0, delta=0.05)
 """Queries that do not get all of it spend parts of zCDP. At smaller deltas some thousand runs show much less."""
@@ -317,24 +317,24 @@ scored = rows_with("score", "label")
 
 
 def valued(*values: float) -> CaseColumns:
-    """Columns of a scalar."""
+    """Make columns of a scalar."""
     return {"value": np.array(values, dtype=np.float64)}
 
 
 def without(columns: CaseColumns) -> CaseColumns:
-    """The same columns, with no rows."""
+    """Return the same columns, with no rows."""
     return {name: column[:0] for name, column in columns.items()}
 
 
 def repeated(columns: CaseColumns, times: int) -> CaseColumns:
-    """Every row so many times."""
+    """Return the columns with every row repeated `times` times."""
     return {name: np.repeat(column, times, axis=0) for name, column in columns.items()}
 
 
 def farthest(
     summary: Summary[Any], candidates: Sequence[CaseColumns], *, l1: bool = False
 ) -> tuple[CaseColumns, CaseColumns]:
-    """Of these clients, the two whose vectors are farthest apart: what an attacker compares who may replace one.
+    """Return the two of these clients whose vectors are farthest apart, for an attacker who may replace one.
 
     With the columns of no rows among the candidates, the second is what the attacker adds to nothing, if that is
     farther.
@@ -351,7 +351,7 @@ def farthest(
 def largest(
     summary: Summary[Any], candidates: Sequence[CaseColumns], *, l1: bool = False
 ) -> tuple[CaseColumns, CaseColumns]:
-    """Of these clients, the one whose vector is farthest from that of no rows; and no rows."""
+    """Return the client whose vector is farthest from that of no rows; and no rows."""
     nobody = without(candidates[0])
     zero, *vectors = (summary.measure(ArrayRows(columns=one), {})[0] for one in (nobody, *candidates))
     sizes = [float(np.linalg.norm(vector - zero, 1 if l1 else 2)) for vector in vectors]

@@ -1,6 +1,6 @@
 """Every attack that is shipped: all private trust models, all noise laws, all summaries that can be asked under noise.
 
-A test holds it to the catalogues of trust models and summaries: a new one fails it until somebody attacks it. Rows are
+A test compares it with the catalogues of trust models and summaries: a new one fails it until it is attacked. Rows are
 chosen as an attacker would: in a leaf that all levels count, with labels, groups or whole clients that change, at the
 bounds to which contributions are cut. Budgets are larger than most would grant (epsilon 1 to 3, delta 0 or 0.05): what
 some thousand runs can show of a smaller one is next to nothing.
@@ -46,11 +46,11 @@ CHANGED = LOW, HIGH
 ONE_EACH = Protection(unit=Unit.CLIENT, rows_per_client=1)
 
 TINY = Budget(epsilon=2.0**-51.9)
-"""Noise of a scale near 2^52, the largest there is: a tenth of the draws are beyond 2^53, where floats have no odd
-numbers."""
+"""Budget for noise of a scale near 2^52, the largest there is: a tenth of the draws are beyond 2^53, where floats have
+no odd numbers."""
 
 PAIRED = DistributedDP(dropout=0.0, collusion=0.33)
-"""Of three clients one may collude: the noise is that of two clients, and each share matters."""
+"""Trust model in which one of three clients may collude: the noise is that of two, and each share matters."""
 
 _FLAT, _LEVELS = "score histogram, flat", "score histogram, two levels"
 
@@ -59,13 +59,13 @@ _added = partial(attack, pair=ADDED, neighbours="one row, or none")
 
 @lru_cache(maxsize=1)
 def cases() -> Mapping[str, Case]:
-    """Name to case."""
+    """Map names to cases."""
     own = (*_server(), *_shared(), *_local(), *_shuffled(), *_two_servers(), *_streams(), *summary_cases())
     return MappingProxyType({case.name: case for case in (*own, *_of_other_packages(own))})
 
 
 def _of_other_packages(own: Sequence[Case]) -> list[Case]:
-    """Trust models with differential privacy that have no attack of their own: one row among three clients."""
+    """Return cases of private trust models that have no attack of their own: one row among three clients."""
     attacked = {case.trust_model for case in own}
     return [
         _added(
@@ -77,7 +77,7 @@ def _of_other_packages(own: Sequence[Case]) -> list[Case]:
 
 
 def matches(case: str, name: str) -> bool:
-    """Whether a case is meant by this name: its own, or the first part of it.
+    """Return whether a case is meant by this name: its own, or the first part of it.
 
     Examples
     --------
@@ -225,7 +225,7 @@ def _two_servers() -> list[Case]:
 
 
 def _streams() -> list[Case]:
-    """The event is at the step that moves most draws."""
+    """Return cases in which the event is at the step that moves most draws."""
     path, tree = partial(PathMechanism, unit_events=1), partial(TreeMechanism, unit_events=1, fan_out=2)
     streams: list[tuple[str, ContinualMechanism, int]] = [
         ("tree", tree(horizon=8, budget=PURE), 0),

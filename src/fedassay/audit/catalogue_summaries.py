@@ -45,7 +45,7 @@ from fedassay.summaries.site_sums import EligibleSites, SiteSums
 from fedassay.trust import DistributedDP
 
 SHARED = DistributedDP(dropout=0.2, collusion=0.2)
-"""Of five clients one may fall silent and one collude: three shares of the noise are left."""
+"""Trust model in which one of five clients may be silent and one collude: three shares of the noise are left."""
 
 WHOLE = Protection(unit=Unit.CLIENT, rows_per_client=10)
 SWAPPED = Protection(unit=Unit.CLIENT, rows_per_client=10, neighbours=Neighbours.REPLACE_ONE)
@@ -59,7 +59,7 @@ _gone = partial(attack, protection=WHOLE, neighbours="all rows of a client, or n
 
 
 def summary_cases() -> list[Case]:
-    """All of them."""
+    """Return all cases of summaries."""
     return [*_histograms(), *_moments(), *_values(), *_sites(), *_statistics(), *_clipped(), *_regressions()]
 
 
@@ -150,7 +150,7 @@ def _values() -> list[Case]:
 
 
 def _sites() -> list[Case]:
-    """What a site estimates from all its rows: one row decides whether it has an estimate at all."""
+    """Return cases of a site's estimates from all its rows: one row decides whether there is an estimate at all."""
     half = [(0.2, 0), (0.4, 1), (0.6, 0), (0.8, 1)]
     enough = scored(*half * (SMALLEST_CLASS // 2))
     less = {name: column[:-1] for name, column in enough.items()}
@@ -167,7 +167,7 @@ _classed = rows_with("logits", "class")
 
 
 def _rows() -> list[CaseColumns]:
-    """One row each: logits of three classes, small, large and at the bounds, and every class."""
+    """Return columns of one row each: logits of three classes, small, large and at the bounds, and every class."""
     ends = (-(2.0**20), -6.0, -1.0, 0.0, 1.0, 2.0**20)
     logits = [(a, b, 0.0) for a, b in itertools.product(ends, ends)]
     return [_classed((z, y)) for z in logits for y in range(3)]

@@ -1,10 +1,10 @@
-"""A coordinator that tells sites different things: what it learns of a secure sum, through the shipped clients.
+"""A coordinator that sends sites different messages: what it learns of a secure sum, through the shipped clients.
 
 The liar drives the clients' endpoints itself, with requests that its own key signs. It may name another set of clients
 to each member, other cohorts to other clients, sets that are too small, or other sets in another exchange; a site that
-colludes tells it all it knows. From what was answered it computes everything that follows: each answer, with the public
+colludes passes on all it knows. From the answers it computes everything that follows: each answer, with the public
 corrections, is one equation in the polynomials of the clients, and a combination in which no random value is left is a
-total that is open. What is claimed: that this is one total, over at least M honest clients, or nothing.
+total that is open. The claim is that this is one total, over at least M honest clients, or nothing.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ from fedassay.trust.one_shot.messages import NamedSet, Spoken, Terms, read_answe
 
 SiteNames = frozenset[str]
 Told = Mapping[str, SiteNames]
-"""Member to the set of clients that it is told."""
+"""Member to the set of clients that is named to it."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class WeighedAnswers:
-    """What follows from some answers: of each client how its entries are weighed, and the number that comes out.
+    """Consequence of some answers: the weights of the entries of each client, and the numbers that come out.
 
     One total over a set of clients is a combination that weighs all of these alike, and no others.
     """
@@ -51,18 +51,18 @@ class WeighedAnswers:
 
     @property
     def clients(self) -> SiteNames:
-        """Whose entries it is made of."""
+        """Clients whose entries it is made of."""
         return frozenset(name for name, weights in self.weights.items() if any(weights))
 
     @property
     def is_total(self) -> bool:
-        """Whether all of these count alike."""
+        """True if all of these count alike."""
         return len({self.weights[name] for name in self.clients}) == 1
 
 
 @dataclass(frozen=True, kw_only=True)
 class LiarsExchange:
-    """One exchange as the liar has it: what was agreed with those who spoke, what they said, and who answered."""
+    """One exchange of the liar: its terms, the messages of the clients that spoke, and the answers."""
 
     terms: Terms
     message: Message
@@ -78,9 +78,9 @@ class Liar:
     Parameters
     ----------
     sites : the endpoints, by name.
-    plan : what is asked, of all sites.
+    plan : the plan of the query, for all sites.
     identity : the coordinator's.
-    colluding : sites that tell it everything, of which `pairs` gives the key pair of a prekey.
+    colluding : sites that pass everything on to it, of which `pairs` gives the key pair of a prekey.
     """
 
     sites: Mapping[str, Endpoint]
@@ -91,19 +91,19 @@ class Liar:
     pairs: Callable[[str, bytes], KeyPair | None] = field(default=lambda name, public: None, repr=False)
     reply_pair: KeyPair = field(default_factory=lambda: KeyPair.draw(SecureRandomness()), repr=False)
     refusals: list[str] = field(default_factory=list)
-    """Who refused, in order."""
+    """Refusals of sites, in order."""
 
     @property
     def asker(self) -> str:
-        """Its public key, as sites see it."""
+        """Public key of the liar, as sites see it."""
         return key_to_text(self.identity.public)
 
     def begin(
         self, cohorts: Mapping[str, Sequence[str]] | None = None, *, study: str = "audit"
     ) -> LiarsExchange:
-        """Ask the sites to speak; `cohorts` are what each is told of who is asked, if not all are told the same.
+        """Ask the sites to speak; `cohorts` has the cohort that each site hears of, if these differ.
 
-        Members are then asked under the terms of the first of these; what others have said is kept all the same.
+        Members are then asked under the terms of the first of these; the messages of others are kept all the same.
         """
         trust: Any = self.plan.setting.trust
         told = cohorts or dict.fromkeys(self.sites, tuple(sorted(self.sites)))
@@ -137,7 +137,7 @@ class Liar:
         return replace(first, spoken=spoken)
 
     def name(self, exchange: LiarsExchange, told: Told, *, study: str = "audit") -> LiarsExchange:
-        """Tell each member its set, and keep the answers that come. Those that collude need not be asked."""
+        """Name to each member its set, and keep the answers that come. Those that collude need not be asked."""
         answers, seen = {}, {}
         for member, clients in told.items():
             if member in self.colluding:
@@ -154,7 +154,7 @@ class Liar:
         return replace(exchange, told=seen, answers=answers)
 
     def name_to_all(self, exchange: LiarsExchange, clients: Iterable[str]) -> LiarsExchange:
-        """Tell every member of the exchange the same set."""
+        """Name the same set to every member of the exchange."""
         members = [name for name, _ in exchange.terms.members]
         return self.name(exchange, dict.fromkeys(members, frozenset(clients)))
 
@@ -186,7 +186,7 @@ class Liar:
     # --- what follows -------------------------------------------------------------------------------------
 
     def learned(self, exchange: LiarsExchange) -> list[WeighedAnswers]:
-        """Everything that follows from the answers, as independent combinations."""
+        """Return everything that follows from the answers, as independent combinations."""
         terms = exchange.terms
         packing, places = terms.sizes.packing, {name: j for j, (name, _) in enumerate(terms.members)}
         groups = _groups(exchange)
@@ -218,7 +218,7 @@ class Liar:
         ]
 
     def _pads(self, exchange: LiarsExchange, member: str, clients: SiteNames) -> NDArray[np.uint64]:
-        """What a colluding member shares with these clients."""
+        """Return the sum of the pads that a colluding member shares with these clients."""
         own = self.pairs(member, dict(exchange.terms.members)[member].public)
         assert own is not None
         publics = {client: exchange.spoken[client][0].public for client in clients}
@@ -228,7 +228,7 @@ class Liar:
     def _share(
         self, exchange: LiarsExchange, place: int, pads: NDArray[np.uint64], clients: SiteNames
     ) -> tuple[int, ...]:
-        """The share of the sum of these clients' polynomials that belongs to the sum of their pads."""
+        """Compute the matrix from draws to totals, from a stream without events in which one draw is not zero."""
         row = place - exchange.terms.sizes.threshold
         total = [int(one) for one in pads]
         if row >= 0:
@@ -248,7 +248,7 @@ class _Equation:
 
 
 def _groups(exchange: LiarsExchange) -> dict[SiteNames, SiteNames]:
-    """Clients who were named to the same members, with these members: only their sums can ever be told apart."""
+    """Group the clients that were named to the same members, with these members: only sums can be separated."""
     found: dict[SiteNames, SiteNames] = {}
     for client in exchange.spoken:
         seen = frozenset(m for m in exchange.answers if client in exchange.told[m])
@@ -259,7 +259,7 @@ def _groups(exchange: LiarsExchange) -> dict[SiteNames, SiteNames]:
 def _combinations(
     packing: Packing, equations: Sequence[_Equation], groups: int
 ) -> Iterator[tuple[tuple[int, ...], tuple[int, ...]]]:
-    """Combinations of the equations in which no random value is left: weights of the entries, and what comes out.
+    """Yield combinations of the equations without random values: weights of the entries, and the results.
 
     A polynomial is its values at the entries' points and at t others, which are random.
     """
@@ -289,7 +289,7 @@ def _combinations(
 
 
 def _evaluation(packing: Packing, place: int) -> list[int]:
-    """A member's share as a combination of a column's entries and of t values at other points."""
+    """Return a member's share as a combination of a column's entries and of t values at other points."""
     known = [*range(1, packing.packed + 1), *range(-1, -packing.threshold - 1, -1)]
     x, weights = packing.packed + 1 + place, []
     for point in known:
@@ -312,7 +312,7 @@ def liar_among(
     colluding: int = 0,
     trust_model: type[Any] | None = None,
 ) -> Liar:
-    """A liar, and sites with these rows that have pinned each other's keys; the last few of them collude.
+    """Make a liar, and sites with these rows that have pinned each other's keys; the last few collude.
 
     Parameters
     ----------
@@ -337,12 +337,12 @@ def liar_among(
 
 
 def is_one_total(opened: Sequence[WeighedAnswers]) -> bool:
-    """Whether these are one total over one set of clients, or nothing."""
+    """Return whether these are one total over one set of clients, or nothing."""
     return all(one.is_total for one in opened) and len({one.clients for one in opened}) <= 1
 
 
 def three_blocks(members: Sequence[str], clients: Sequence[str]) -> Iterator[Told]:
-    """What leaks first where a threshold is too low: G, G and G', and G', told to three blocks of the members."""
+    """Yield what leaks first where a threshold is too low: G, G and G', and G', named to three blocks of members."""
     half = len(clients) // 2
     first, second = frozenset(clients[:half]), frozenset(clients[half:])
     for one, other in combinations(range(1, len(members)), 2):

@@ -1,6 +1,6 @@
-"""What an audit finds: how much of a claimed epsilon an attack has found, and how often a promise was kept.
+"""Findings of an audit: the part of a claimed epsilon that an attack has found, and the rate of kept promises.
 
-Of intervals and prediction sets: each run draws rows from a distribution whose truth is known, gives them to clients,
+For intervals and prediction sets, each run draws rows from a distribution whose truth is known, gives them to clients,
 and lets the shipped task find its interval under the shipped trust model (in aggregate, where the law of the released
 totals is that of the messages). Runs are independent, so that the number of those in which the statement was true is
 binomial, and Clopper and Pearson (1934) bound how often it is true. Covering more than was promised is no violation:
@@ -39,26 +39,26 @@ from fedassay.tasks.promise import Promise
 from fedassay.trust import SecureSum, ServerDP
 
 AuditProgress = Callable[[int, int], None]
-"""Called with the runs that are done and the runs in all."""
+"""Function that is called with the number of runs that are done and of all runs."""
 
 SAMPLES = 1_000
-"""Runs of each world, unless more are asked for: enough to find noise that is half of what it should be."""
+"""Number of runs of each world by default: enough to find noise that is half of what it should be."""
 
 CONFIDENCE = 0.95
-"""That no bound of an audit is wrong, all of them together."""
+"""Probability that no bound of an audit is wrong, all of them together."""
 
 _ROUNDING = 1e-9
-"""Of norms, which are floats."""
+"""Rounding error of norms, which are floats."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class AuditFinding:
-    """What an attack has found.
+    """Finding of an attack.
 
     Parameters
     ----------
     bound : epsilon is at least this.
-    moved : how far the two worlds are apart, as a part of the claimed sensitivity.
+    moved : the distance of the two worlds, as a part of the claimed sensitivity.
     """
 
     case: Case
@@ -69,11 +69,11 @@ class AuditFinding:
 
     @property
     def violated(self) -> bool:
-        """Whether the claim is wrong: more was found than is claimed, or the noise is made for less than moves."""
+        """True if the claim is wrong: more was found than is claimed, or the noise is made for less than moves."""
         return self.bound.epsilon > self.case.budget.epsilon or self.moved > 1 + _ROUNDING
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON has it."""
+        """Return plain values, for JSON."""
         case, bound = self.case, self.bound
         return {
             "case": case.name,
@@ -132,7 +132,7 @@ def attacked(
 
 
 def each_confidence(confidence: float, claims: int) -> float:
-    """The confidence of single statements, so that all of them hold together with this one (Bonferroni).
+    """Return the confidence of single statements, so that all hold together with this one (Bonferroni).
 
     Examples
     --------
@@ -147,7 +147,7 @@ def each_confidence(confidence: float, claims: int) -> float:
 # --- how often promises are kept ----------------------------------------------------------------------------
 
 RUNS = 200
-"""Unless more are asked for: enough to see that a 95 % interval holds in less than 88 %."""
+"""Number of runs by default: enough to see that a 95 % interval holds in less than 88 %."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -161,7 +161,7 @@ class CoverageCase:
     budget: Budget | None
 
     def result(self, rng: np.random.Generator, randomness: Any) -> Mapping[str, Any]:
-        """What the task finds in one federation."""
+        """Return the result of the task in one federation."""
         federation = load(self.promise.draw(rng), client="client", columns=self.promise.columns)
         setting = Setting(
             trust=self.trust, protection=Protection(), budget=self.budget, clients=federation.client_count
@@ -181,7 +181,7 @@ class CoverageCase:
 
 @dataclass(frozen=True, kw_only=True)
 class Covered:
-    """How often a statement was true, and between which shares of all runs it is, with the stated confidence."""
+    """Share of runs in which a statement was true, with an interval at the stated confidence."""
 
     case: CoverageCase
     hits: int
@@ -193,16 +193,16 @@ class Covered:
 
     @property
     def share(self) -> float:
-        """Of these runs."""
+        """Share of these runs."""
         return self.hits / self.runs
 
     @property
     def violated(self) -> bool:
-        """Whether the promise is broken: even the upper end is below the level."""
+        """True if the promise is broken: even the upper end is below the level."""
         return self.high < self.case.promise.level
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON has it."""
+        """Return plain values, for JSON."""
         return {
             "case": self.case.name,
             "statement": self.case.promise.statement,
@@ -225,7 +225,7 @@ def covered(
     randomness: Any = None,
     progress: AuditProgress | None = None,
 ) -> Covered:
-    """Count in how many of so many federations the statement is true.
+    """Count in how many of `runs` federations the statement is true.
 
     Guarantee: a promise that is kept is called violated with a probability of at most 1 - confidence.
     """
@@ -253,7 +253,7 @@ def covered(
 
 @lru_cache(maxsize=1)
 def coverage_cases() -> Mapping[str, CoverageCase]:
-    """Name to case: everything that cards of kinds of tasks promise."""
+    """Map names to cases: everything that cards of kinds of tasks promise."""
     found = [
         CoverageCase(
             name=f"coverage/{promise.name}",

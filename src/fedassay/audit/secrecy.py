@@ -1,4 +1,4 @@
-"""What secure sums promise against a coordinator that lies: one total over enough honest clients, or nothing.
+"""Promises of secure sums against a coordinator that lies: one total over enough honest clients, or nothing.
 
 Two lines of defence are attacked apart. Members refuse sets that are too small (`least`); and whatever sets they
 accept, answers to different ones do not combine (the threshold). So each attack is also made on members that accept any
@@ -35,7 +35,7 @@ from fedassay.trust.one_shot.sizes import Sizes
 
 SITES = 8
 FEW, MANY = 6, 40
-"""A cohort of the coordinator's choosing, out of a roster of which a tenth may collude."""
+"""Sizes of a cohort that the coordinator chooses, and of the roster, of which a tenth may collude."""
 
 SUMMARY = ScoreHistogram(transform="uniform", height=2)
 
@@ -48,7 +48,7 @@ class _AnySet:
     lower: ClassVar[int] = 0
 
     def sizes(self, *arguments: Any, **options: Any) -> Sizes:
-        """As shipped, but for the smallest set, and a threshold that may be lower."""
+        """Return the sizes as shipped, but for the smallest set, and a threshold that may be lower."""
         found: Sizes = super().sizes(*arguments, **options)  # type: ignore[misc]
         return replace(found, least=found.colluders + 1, packed=found.packed + self.lower)
 
@@ -62,13 +62,13 @@ class _NoiseOfAnySet(_AnySet, DistributedDP):
 
 
 class _SumOneLower(_SumOfAnySet):
-    """And one member fewer would not see the shares."""
+    """Secure sum of any set, with a threshold that is one lower."""
 
     lower = 1
 
 
 class _NoiseOneLower(_NoiseOfAnySet):
-    """The same for shares of noise."""
+    """Distributed noise of any set, with a threshold that is one lower."""
 
     lower = 1
 
@@ -81,9 +81,9 @@ class SecrecyCase:
     ----------
     attack : in words.
     trust : what the sites run; `sites` of them, the last `colluding` of which collude.
-    honest : how many honest clients every total that opens must be over.
-    broken : whether this is a deliberately weakened variant, in which the attack must succeed.
-    claimed : how many clients the coordinator says there are; as many as there are, if nothing is said.
+    honest : the number of honest clients that every total that opens must be over.
+    broken : True for a deliberately weakened variant, in which the attack must succeed.
+    claimed : the number of clients that the coordinator states; by default the true number.
     """
 
     name: str
@@ -96,17 +96,17 @@ class SecrecyCase:
     colluding: int = 1
     claimed: int | None = None
     one_set: bool = False
-    """Whether all exchanges together may open one total only, and not each of them."""
+    """True if all exchanges together may open one total only, and not each of them."""
 
     @property
     def statement(self) -> str:
-        """What is claimed."""
+        """Claim of the case."""
         return f"one total over at least {self.honest} honest clients, or nothing"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Secrecy:
-    """What an attack has opened in each of its exchanges, and how often a site refused."""
+    """Totals that an attack has opened in each of its exchanges, and the number of refusals of sites."""
 
     case: SecrecyCase
     opened: tuple[tuple[WeighedAnswers, ...], ...]
@@ -116,7 +116,7 @@ class Secrecy:
 
     @property
     def opened_more(self) -> bool:
-        """Whether more than the claim has opened."""
+        """True if more than the claim has opened."""
         together = [tuple(one for found in self.opened for one in found)]
         fewest = min((len(one.clients - self.colluding) for one in together[0]), default=self.case.honest)
         exchanges = together if self.case.one_set else self.opened
@@ -124,12 +124,12 @@ class Secrecy:
 
     @property
     def violated(self) -> bool:
-        """Whether the claim is wrong; of a weakened variant, whether the attack does not even break that."""
+        """True if the claim is wrong; of a weakened variant, True if the attack does not even break that."""
         return self.opened_more != self.case.broken
 
     @property
     def words(self) -> str:
-        """What was opened."""
+        """Description of the totals that were opened."""
         found = [one for exchange in self.opened for one in exchange]
         sizes = sorted({len(one.clients) for one in found if one.is_total}, reverse=True)
         totals = [f"a total over {size}" for size in sizes]
@@ -137,7 +137,7 @@ class Secrecy:
         return ", ".join(totals + others) or "nothing"
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON has it."""
+        """Return plain values, for JSON."""
         return {
             "case": self.case.name,
             "attack": self.case.attack,
@@ -152,7 +152,7 @@ class Secrecy:
 
 
 def tried(case: SecrecyCase, *, randomness: Randomness) -> Secrecy:
-    """Carry the attack out against sites that run what the case says."""
+    """Carry the attack out against sites that run what the case names."""
     started = time.perf_counter()
     liar = met(case, randomness)
     with _expected_refusals():
@@ -168,7 +168,7 @@ def tried(case: SecrecyCase, *, randomness: Randomness) -> Secrecy:
 
 @contextmanager
 def _expected_refusals() -> Iterator[None]:
-    """Sites warn of each request that they refuse; here these are counted, and hundreds are meant to be refused."""
+    """Silence the warnings of sites about refused requests: these are counted, and hundreds are meant to be refused."""
     log = logging.getLogger("fedassay.kernel.endpoint")
     before = log.level
     log.setLevel(logging.ERROR)
@@ -179,7 +179,7 @@ def _expected_refusals() -> Iterator[None]:
 
 
 def met(case: SecrecyCase, randomness: Randomness) -> Liar:
-    """The liar of a case, among sites with rows of their own."""
+    """Return the liar of a case, among sites with rows of their own."""
     rows = {
         f"site-{number:02}": {
             "score": np.full(3 + number, (number + 0.5) / case.sites),
@@ -207,14 +207,14 @@ def _plan(trust: Any, clients: int) -> Plan:
 
 
 def two_sets(liar: Liar) -> Iterator[LiarsExchange]:
-    """Other sets for other members of one exchange, in every way to cut them into three blocks."""
+    """Name other sets to other members of one exchange, in every way to cut them into three blocks."""
     honest = [name for name in sorted(liar.sites) if name not in liar.colluding]
     for told in three_blocks(honest, honest):
         yield liar.name(liar.begin(), told)
 
 
 def first_leak(liar: Liar) -> Iterator[LiarsExchange]:
-    """The same, until more than one total opens."""
+    """Name two sets as `two_sets` does, until more than one total opens."""
     for exchange in two_sets(liar):
         if not is_one_total(liar.learned(exchange)):
             yield exchange
@@ -222,7 +222,7 @@ def first_leak(liar: Liar) -> Iterator[LiarsExchange]:
 
 
 def fewer_silent(liar: Liar) -> Iterator[LiarsExchange]:
-    """Each member is told that another site is silent, so that each set is large enough by itself."""
+    """Name to each member another site as silent, so that each set is large enough by itself."""
     names = sorted(liar.sites)
     everybody = frozenset(names)
     told = {name: everybody - {names[(place + 1) % len(names)]} for place, name in enumerate(names)}
@@ -230,12 +230,12 @@ def fewer_silent(liar: Liar) -> Iterator[LiarsExchange]:
 
 
 def one_small_set(liar: Liar) -> Iterator[LiarsExchange]:
-    """The same lie to all: that so many were silent, that hardly more than the colluding sites are left."""
+    """Name the same small set to all, as if the others were silent: hardly more than the colluding sites."""
     yield liar.name_to_all(liar.begin(), [*sorted(liar.sites)[:2], *liar.colluding])
 
 
 def two_cohorts(liar: Liar) -> Iterator[LiarsExchange]:
-    """Another story in the first leg: some sites are told of other sites than the rest, and all are named together."""
+    """Lie in the first leg: some sites hear of other sites than the rest, and all are named together."""
     names = sorted(liar.sites)
     first, second = names[: SITES // 2 + 1], names[SITES // 2 - 1 :]
     for alone in (second[0], first[-1]):  # both are in both cohorts, and hear of the second
@@ -244,14 +244,14 @@ def two_cohorts(liar: Liar) -> Iterator[LiarsExchange]:
 
 
 def two_exchanges(liar: Liar) -> Iterator[LiarsExchange]:
-    """The same question twice, the second time without one site: the difference would be its table."""
+    """Ask the same question twice, the second time without one site: the difference would be its table."""
     names = sorted(liar.sites)
     yield liar.name_to_all(liar.begin(), names)
     yield liar.name_to_all(liar.begin(), names[1:])
 
 
 def a_rule_that_comes_later(liar: Liar) -> Iterator[LiarsExchange]:
-    """A total over all sites but one while there is no rule about sets, and then one over all under the rule."""
+    """Open a total over all sites but one without a rule about sets, and then one over all under the rule."""
     names = sorted(liar.sites)
     free = replace(liar, plan=_plan(SecureSum(), len(names)))
     yield free.name_to_all(free.begin(), names[1:])
@@ -259,7 +259,7 @@ def a_rule_that_comes_later(liar: Liar) -> Iterator[LiarsExchange]:
 
 
 def a_smaller_roster(liar: Liar) -> Iterator[LiarsExchange]:
-    """Fewer sites than are pinned are said to exist, so that fewer colluders would be reckoned with."""
+    """Claim that fewer sites than are pinned exist, so that fewer colluders would be reckoned with."""
     names = sorted(liar.sites)[-FEW:]
     yield liar.name_to_all(liar.begin(dict.fromkeys(names, names)), names[1:])
 
@@ -323,5 +323,5 @@ def _cases() -> Iterator[SecrecyCase]:
 
 @lru_cache(maxsize=1)
 def secrecy_cases() -> Mapping[str, SecrecyCase]:
-    """Name to case."""
+    """Map names to cases."""
     return MappingProxyType({case.name: case for case in _cases()})

@@ -1,11 +1,11 @@
-"""Two neighbouring worlds, and the people in them: the shipped clients and servers, run many times over.
+"""Two neighbouring worlds, and their participants: the shipped clients and servers, run many times over.
 
 An audit asks the same queries again and again in a world whose rows it has made itself. Everything between the rows
 and what the attacker sees is the shipped code: `Client` (policy, ledger, bounds, measurement), the client half, the
 server half and the helper half of the trust model, and every message as bytes. As many independent repetitions as fit
 (64 queries) travel in one exchange, as separate plans.
 
-What the attacker sees is what the trust model's statement says he may see, and no less:
+The attacker sees what the trust model's statement allows, and no less:
 
 ==============  ====================================================================================================
 server-dp       what is published
@@ -60,13 +60,13 @@ from fedassay.trust.one_shot.sizes import Sizes
 from fedassay.trust.shuffle.messages import from_text
 
 Views = NDArray[Any]
-"""What the attacker has seen: runs x messages x numbers. A release ends with how many clients it covers."""
+"""Views of the attacker: runs x messages x numbers. A release ends with the number of clients it covers."""
 
 World = tuple[Mapping[str, NDArray[Any]], ...]
 """The rows of each client, as columns; a client without rows has columns of length 0."""
 
 VICTIM = "client-0"
-"""The client whose rows differ between the worlds: the first."""
+"""Name of the client whose rows differ between the worlds: the first."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -108,12 +108,12 @@ def open_site(
 
 
 def _instead(other: type[Any]) -> TrustModels:
-    """The catalogue as a party that does not follow the protocol has it."""
+    """Return the catalogue as a party that does not follow the protocol has it."""
     return {**TRUST_MODELS, other.name: other}
 
 
 class _Overhearing(Faithful):
-    """The in-process runtime, with the attacker listening: what each party has said, by name."""
+    """The in-process runtime, with the attacker listening: the messages of each party, by name."""
 
     def __init__(self, clients: Sequence[Client], **options: Any) -> None:
         super().__init__(clients, **options)
@@ -127,13 +127,13 @@ class _Overhearing(Faithful):
 
 @dataclass(frozen=True, kw_only=True)
 class AttackedFederation:
-    """The people of one world, who answer the same queries over and over.
+    """The participants of one world, who answer the same queries over and over.
 
     Parameters
     ----------
     plans : of one task: their shares add up to at most 1, and the attacker sees the answers to all of them.
-    silent : so many of the last clients collude.
-    lost : so many clients before those do not speak.
+    silent : the number of the last clients that collude.
+    lost : the number of clients before those that do not speak.
     """
 
     plans: tuple[Plan, ...]
@@ -143,7 +143,7 @@ class AttackedFederation:
     lost: int = 0
 
     def runs(self, count: int) -> Iterator[Views]:
-        """What the attacker sees of so many independent runs, some at a time."""
+        """Yield the views of `count` independent runs, in parts."""
         runtime = self._runtime()
         done = 0
         while done < count:
@@ -153,11 +153,11 @@ class AttackedFederation:
 
     @property
     def setting(self) -> Setting:
-        """What is public."""
+        """Public setting of the queries."""
         return self.plans[0].setting
 
     def exact(self) -> tuple[Vector, ...]:
-        """Of each query, what the attacker would see without noise, as he knows all rows of both worlds.
+        """Return for each query what the attacker would see without noise, as he knows all rows of both worlds.
 
         Where single messages are seen, the vector of the client under attack; else the total. Of a client with more
         rows than it may use, the last ones: which it uses is drawn, and these are as likely as any.
@@ -216,7 +216,7 @@ class AttackedFederation:
         return np.stack([np.concatenate(seen[i : i + each], axis=-1) for i in range(0, len(seen), each)])
 
     def _seen(self, runtime: _Overhearing, errand: Errand) -> list[Views]:
-        """What the attacker sees of each plan: messages x numbers."""
+        """Return the attacker's view of each plan: messages x numbers."""
         runtime.heard = {}
         overheard = TRUST_CARDS[self.setting.trust.name].overheard
         released: tuple[Released[Any], ...] = ()
@@ -236,11 +236,11 @@ class AttackedFederation:
 
 
 Heard = Mapping[str, Message]
-"""What each party has said last, by name."""
+"""Last message of each party, by name."""
 
 
 def local_reports(heard: Heard, exchange: bytes, questions: Sequence[Question]) -> list[list[Report]]:
-    """The reports of the client under attack, one for each question."""
+    """Return the reports of the client under attack, one for each question."""
     return [
         [Report(content, assigned(exchange, index, VICTIM, len(one.partitions)) if one.partitions else 0)]
         for index, (one, content) in enumerate(zip(questions, heard[VICTIM]["reports"], strict=True))
@@ -250,7 +250,7 @@ def local_reports(heard: Heard, exchange: bytes, questions: Sequence[Question]) 
 def shuffled_reports(
     heard: Heard, exchange: bytes, questions: Sequence[Question]
 ) -> list[list[Report | None]]:
-    """All reports on each question, in the order in which the analyst gets them."""
+    """Return all reports on each question, in the order in which the analyst gets them."""
     texts = heard[SERVERS[0]]["texts"]
     return [
         [from_text(question, text.tobytes()) for text in bag]
@@ -259,7 +259,7 @@ def shuffled_reports(
 
 
 def _numbers(question: Question, reports: Sequence[Report | None]) -> Views:
-    """Reports as rows of numbers: bits (0.5 where a client has not reported), a choice, or a noisy vector."""
+    """Return reports as rows of numbers: bits (0.5 where a client has not reported), a choice, or a noisy vector."""
     length = question.plan.query.of.length
     lines = []
     for report in reports:

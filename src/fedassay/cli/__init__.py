@@ -1,6 +1,6 @@
 """The command line. `main` turns every error raised on purpose into one sentence and an exit code.
 
-Commands are imported when one is run: that takes a second, in which somebody may change his mind.
+Commands are imported when one is run: that takes a second, in which the user may press Ctrl-C.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from fedassay.errors import FedassayError
 from fedassay.protocol.texts import printable
 
 STOPPED = 130
-"""The exit code of a command that was stopped by Ctrl-C."""
+"""Exit code of a command that was stopped by Ctrl-C."""
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -46,7 +46,7 @@ def _stopped_at_once() -> Iterator[None]:
     Nothing has begun yet. An exception would not do: modules that are half imported turn it into others.
     """
     before = signal.getsignal(signal.SIGINT)
-    if before is not signal.default_int_handler:  # somebody else decides, or it is ignored
+    if before is not signal.default_int_handler:  # another handler decides, or it is ignored
         yield
         return
     signal.signal(signal.SIGINT, _stop)
@@ -62,7 +62,7 @@ def _stop(number: int, frame: FrameType | None) -> None:
 
 
 def run_command(arguments: Sequence[str] | None = None) -> int:
-    """Run a command; the exit code instead of an exit."""
+    """Run a command; return the exit code instead of exiting."""
     from cyclopts import CycloptsError
     from rich.console import Console
 
@@ -104,7 +104,7 @@ def run_command(arguments: Sequence[str] | None = None) -> int:
 
 
 def _failed(said: object, code: int) -> int:
-    """Say what is wrong, unless standard error is on the same full disk; the exit code."""
+    """Print what is wrong, unless standard error is on the same full disk; return the exit code."""
     from rich.console import Console
 
     with suppress(OSError):
@@ -125,7 +125,7 @@ def _let_go(stream: TextIO | None) -> None:
 
 
 def _meant(words: Sequence[str]) -> str | None:
-    """The command that was meant, where a file stands in the place of its name."""
+    """Return the command that was meant, where a file stands in the place of its name."""
     of_plans = list(words[:1]) == ["plan"]
     word = next(iter(words[of_plans:]), "")
     if re.fullmatch(r".*\.(?:toml|csv|parquet|npz)", word) is None:

@@ -27,13 +27,13 @@ from fedassay.trust.secure_sum import SecureSum
 
 @dataclass(frozen=True, kw_only=True)
 class Wanted:
-    """What was given: the parameters of the task, and where its artefact goes."""
+    """Options that were given: the parameters of the task, and the file of its artefact."""
 
     parameters: GivenOptions
     out: Path | None
 
     def of(self, task: str) -> dict[str, Any]:
-        """The parameters for this task, with what is public knowledge that somebody has to state."""
+        """Return the parameters for this task, with public knowledge that the user has to state."""
         if task in KINDS:  # else the task is refused where it is made
             KINDS[task].study_rules.require_public(self.parameters)
         if self.parameters.get("holdout", 0) not in (0, HOLDOUT):
@@ -125,7 +125,7 @@ def aggregate(
 
 
 def _proposal(task: str | None, given: Message, *, terms: Setting, name: str | None) -> Proposal | None:
-    """A proposal from the options that were given, or None if there is no task."""
+    """Make a proposal from the options that were given, or None if there is no task."""
     if task is None:
         default = Setting(trust=SecureSum(), budget=None, protection=Protection(), clients=0)
         if terms != default or name is not None or given:

@@ -24,10 +24,10 @@ from fedassay.tasks.card import KINDS
 _Columns = dict[str, str | None]
 
 _Written = tuple[int, tuple[str, ...], tuple[str, ...]]
-"""How many rows, the new columns, and warnings."""
+"""Number of rows, the new columns, and warnings."""
 
 MOST_NAMED = 3
-"""Of more new columns the first and the last are named."""
+"""Largest number of new columns that are all named; of more, the first and the last are named."""
 
 
 _OTHER_COLUMNS = {
@@ -95,7 +95,7 @@ def apply(
 
 
 def _instead(result: Path, content: Mapping[str, Any]) -> str:
-    """What to apply in place of a result: of a study, what it has left beside it."""
+    """Return advice on what to apply in place of a result: of a study, the artefacts next to it."""
     tasks = content["results"].get("tasks") if content["task"] == STUDY else None
     if not isinstance(tasks, dict):
         return " (--json); apply needs the file written by --out"
@@ -142,7 +142,7 @@ def _refuse(given: _Columns, roles: Iterable[str], what: str) -> None:
 def _say(
     out: Path, rows: int, columns: tuple[str, ...], warnings: tuple[str, ...], *, console: Console
 ) -> None:
-    """The warnings, and what has been written."""
+    """Print the warnings, and what has been written."""
     output.say(console, *(f"[yellow]Warning:[/] {printable(warning)}" for warning in warnings), markup=True)
     first = columns[:-1] if len(columns) <= MOST_NAMED else (f"{columns[0]} to {columns[-2]}",)
     new = f"column{'s' * (len(columns) > 1)} {' and '.join((*first, columns[-1]))}"

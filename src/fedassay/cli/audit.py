@@ -1,4 +1,4 @@
-"""`fedassay audit`: attack what this library claims, with its own code."""
+"""`fedassay audit`: attack the claims of this library with its own code."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ Row = dict[str, str]
 
 
 def privacy_row(finding: AuditFinding) -> Row:
-    """One line of the table of claims."""
+    """Return one line of the table of claims."""
     case = finding.case
     return {
         "case": case.name,
@@ -53,7 +53,7 @@ def privacy_row(finding: AuditFinding) -> Row:
 
 
 def coverage_row(found: Covered) -> Row:
-    """One line of the table of promises."""
+    """Return one line of the table of promises."""
     return {
         "case": found.case.name,
         "statement": found.case.promise.statement,
@@ -65,7 +65,7 @@ def coverage_row(found: Covered) -> Row:
 
 
 def secrecy_row(found: Secrecy) -> Row:
-    """One line of the table of what a lying coordinator opens."""
+    """Return one line of the table of what a lying coordinator opens."""
     verdict = "as it must be" if found.case.broken else "no"
     return {
         "case": found.case.name,
@@ -79,7 +79,7 @@ def secrecy_row(found: Secrecy) -> Row:
 # --- `fedassay audit` ---------------------------------------------------------------------------------------
 
 FOUND = 5
-"""The exit code if a claim is violated: neither a wrong use (2) nor a federation that failed (4)."""
+"""Exit code if a claim is violated: neither a wrong use (2) nor a federation that failed (4)."""
 
 
 @command

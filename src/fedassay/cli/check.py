@@ -1,4 +1,4 @@
-"""`fedassay check`: what is wrong with this file, before anything else."""
+"""`fedassay check`: find what is wrong with a file, before anything else."""
 
 from __future__ import annotations
 

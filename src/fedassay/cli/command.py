@@ -31,7 +31,7 @@ METAVARS: Mapping[Any, str] = {str: "TEXT", Path: "FILE", int: "INTEGER", float:
 NOUNS: Mapping[Any, str] = {int: "a whole number", float: "a number"}
 
 _FLAGS: dict[str, str] = {}
-"""What the options of the command that runs are called, by the name of their parameter."""
+"""Names of the options of the running command, by the name of their parameter."""
 
 
 def Option(  # noqa: N802 # it stands where a class would
@@ -41,7 +41,7 @@ def Option(  # noqa: N802 # it stands where a class would
     panel: str | None = None,
     hidden: bool = False,
 ) -> cyclopts.Parameter:
-    """Declare an option; it has the name of its parameter unless others are given, and no ``--no-x`` beside it."""
+    """Declare an option, named like its parameter unless other names are given, without a ``--no-x`` form."""
     placed = {} if panel is None else {"group": panel}  # None would be no panel at all
     return cyclopts.Parameter(
         name=names or None,
@@ -59,7 +59,7 @@ def Option(  # noqa: N802 # it stands where a class would
 
 
 def Argument(*, metavar: str, help: str) -> cyclopts.Parameter:  # noqa: N802, A002
-    """Declare a word that is no option, and what help calls it."""
+    """Declare a word that is no option, and its name in the help."""
     return cyclopts.Parameter(name=metavar, help=help, negative=(), allow_leading_hyphen=False)
 
 
@@ -127,7 +127,7 @@ def command(function: Callable[..., T]) -> Callable[..., T]:
 
 
 def with_signature(function: Callable[..., T], own: Iterable[inspect.Parameter]) -> Callable[..., T]:
-    """The function with these parameters: words first, options by name."""
+    """Return the function with these parameters: words first, options by name."""
     listed = [
         one.replace(
             kind=inspect.Parameter.POSITIONAL_ONLY if is_word(one) else inspect.Parameter.KEYWORD_ONLY,
@@ -142,9 +142,9 @@ def with_signature(function: Callable[..., T], own: Iterable[inspect.Parameter])
 
 
 def signature_of(function: Any, *, without: Container[str] = ()) -> inspect.Signature:
-    """The signature, with annotations as objects; those of some parameters are left as they are.
+    """Return the signature, with annotations as objects; those of some parameters are left unchanged.
 
-    What is only made from options need not be imported before a command is run.
+    Annotations that are only made from options need not be imported before a command is run.
     """
     found: inspect.Signature | None = getattr(function, "__signature__", None)
     if found is not None:
@@ -171,7 +171,7 @@ def _as_flag(name: str) -> str:
 
 
 def _with_metavar(parameter: inspect.Parameter) -> Any:
-    """The annotation of an option, which says what it takes."""
+    """Return the annotation of an option, with the values that it takes."""
     option = declared(parameter)
     kind, *said = get_args(parameter.annotation) or (parameter.annotation,)
     limits = [one for one in said if not isinstance(one, cyclopts.Parameter)]
@@ -182,7 +182,7 @@ def _with_metavar(parameter: inspect.Parameter) -> Any:
 
 
 def item_of(kind: Any) -> Any:
-    """The type of a value of an option, or of each where it may be repeated; without None."""
+    """Return the type of a value of an option, or of each where it may be repeated; without None."""
     is_union = isinstance(kind, UnionType) or get_origin(kind) is Union
     kinds = [one for one in get_args(kind) if one is not NoneType] if is_union else [kind]
     only = kinds[0]
@@ -195,7 +195,7 @@ def keyword(name: str, annotation: Any, default: Any = inspect.Parameter.empty) 
 
 
 def declared(parameter: inspect.Parameter) -> cyclopts.Parameter:
-    """What `Option` or `Argument` says of a parameter."""
+    """Return the `Option` or `Argument` that a parameter is annotated with."""
     return next(
         (one for one in get_args(parameter.annotation) if isinstance(one, cyclopts.Parameter)),
         cyclopts.Parameter(),
@@ -203,13 +203,13 @@ def declared(parameter: inspect.Parameter) -> cyclopts.Parameter:
 
 
 def is_word(parameter: inspect.Parameter) -> bool:
-    """Whether it is a word without the name of an option before it."""
+    """Return whether it is a word without the name of an option before it."""
     names = declared(parameter).name
     return bool(names) and not str(next(iter(names))).startswith("-")  # type: ignore[arg-type]
 
 
 class ColumnsOf:
-    """A group of options that name columns; it makes a mapping of those given.
+    """Group of options that name columns; it makes a mapping of those given.
 
     Parameters
     ----------
@@ -225,7 +225,7 @@ class ColumnsOf:
         )
 
     def __call__(self, **given: str | None) -> dict[str, str]:
-        """The columns that were named, by option."""
+        """Return the columns that were named, by option."""
         return {option: column for option, column in given.items() if column is not None}
 
 
@@ -278,7 +278,7 @@ class OptionsOf:
         )
 
     def __call__(self, **given: Any) -> GivenOptions:
-        """What was given, each with the type of its parameter."""
+        """Return the options that were given, each with the type of its parameter."""
         names = {same[0][1].name: _as_flag(option) for option, same in reversed(self._same.items())}
         _FLAGS.update(names)
         found: GivenOptions = {}
@@ -314,7 +314,7 @@ def _option(name: str, same: Same, *, panel: str | None, required: bool) -> insp
 
 
 def _help(same: Same) -> str:
-    """The sentences of an option, each with whom it is for if there are several, and the defaults."""
+    """Join the sentences of an option, each with the classes it is for if there are several, and the defaults."""
     sentences: dict[str, list[str]] = {}
     defaults: dict[str, list[str]] = {}
     for label, one in same:
@@ -338,7 +338,7 @@ def _help(same: Same) -> str:
 
 
 def flag_of(parameter: Parameter) -> str:
-    """The name of the option: that of the parameter, in the singular where it is repeated, negated for a switch.
+    """Return the option's name: the parameter's, in the singular where it is repeated, negated for a switch.
 
     Examples
     --------
@@ -353,13 +353,13 @@ def flag_of(parameter: Parameter) -> str:
 
 
 def _sentence(parameter: Parameter) -> str:
-    """The sentence of a parameter, about what its option does."""
+    """Return the sentence of a parameter, about what its option does."""
     said = parameter.sentence
     return f"Do not {said[:1].lower()}{said[1:]}" if parameter.default is True else said
 
 
 def _default(parameter: Parameter) -> str | None:
-    """The default, where the sentence does not say it."""
+    """Return the default, where the sentence does not state it."""
     default = parameter.shown_default
     if default in (None, (), "") or isinstance(default, bool) or "Default" in parameter.sentence:
         return None
@@ -383,20 +383,20 @@ def _value(same: Sequence[Parameter], given: Any) -> Any:
         raise ParameterError(first.name, f"got {given!r}, expected {expected}.") from None
 
 
-# --- what is said -------------------------------------------------------------------------------------------------
+# --- what is reported ---------------------------------------------------------------------------------------------
 
 
 _NAMED = re.compile(r"`([a-z_]+)(?:=([^`]*))?`")
-"""How errors name parameters: `` `points` ``, `` `method="newton"` ``."""
+"""Pattern of parameters in errors: `` `points` ``, `` `method="newton"` ``."""
 
 
 def forget_options() -> None:
-    """Begin anew, before a command runs: options of another one are not what errors speak of."""
+    """Forget the options of an earlier command, before one runs: errors do not speak of them."""
     _FLAGS.clear()
 
 
 def in_options(error: FedassayError) -> str:
-    """The sentence of an error, with the options of the command where it names parameters."""
+    """Return the sentence of an error, with the options of the command where it names parameters."""
     subject, _, rest = str(error).partition(": ")
     name = re.sub(r"[ -]", "_", subject)
     said = f"{_FLAGS[name]}: {rest}" if isinstance(error, UsageError) and name in _FLAGS else str(error)
@@ -404,7 +404,7 @@ def in_options(error: FedassayError) -> str:
 
 
 def phrased(text: str) -> str:
-    """A sentence with the options of the command where it names parameters."""
+    """Return a sentence with the options of the command where it names parameters."""
     return _NAMED.sub(_as_option, text)
 
 
@@ -417,7 +417,7 @@ def _as_option(match: re.Match[str]) -> str:
 
 
 def misread(error: exceptions.CycloptsError) -> str:
-    """One sentence about words that are no command, no option, or not what an option takes."""
+    """Describe in one sentence words that are no command, no option, or not what an option takes."""
     if isinstance(error, exceptions.UnknownOptionError):
         known = sorted({name for one in error.argument_collection or () for name in one.names})
         got = error.token.keyword or error.token.value
@@ -463,7 +463,7 @@ def _name(error: exceptions.CycloptsError) -> str:
 
 
 def _about(error: exceptions.CycloptsError) -> str:
-    """What the missing word is, from its help."""
+    """Describe the missing word, from its help."""
     text = error.argument.parameter.help if error.argument is not None else None
     if not text:
         return ""

@@ -44,13 +44,13 @@ COMMANDS: dict[str, str | dict[str, str]] = {
         "anchor": "ledger:anchor_command",
     },
 }
-"""By name, the module and function of a command, or the commands below it; cards of kinds of tasks add theirs."""
+"""Module and function of each command by name, or the commands below it; cards of kinds of tasks add theirs."""
 
 _Listed = Mapping[str, str | KindCard | dict[str, str | KindCard]]
 
 
 def listed() -> _Listed:
-    """All commands in the order of the help: those of the library, and of the kinds of tasks, by their cards."""
+    """Return all commands in the order of the help: those of the library, and of kinds of tasks, by their cards."""
     kinds = {name: card for name, card in KINDS.items() if name == card.asked_as}
     places = {name: 10 * place for place, name in enumerate(COMMANDS)}
     places |= {name: card.command.order if card.command else LAST for name, card in kinds.items()}
@@ -88,7 +88,7 @@ def _add(app: App, commands: _Listed, *, group: str = "") -> App:
 
 
 def _place(group: str, name: str, where: str | KindCard) -> tuple[str, str]:
-    """The module and the attribute of a command; kinds of tasks have one that runs them, and one that plans them."""
+    """Return module and attribute of a command; kinds of tasks have one that runs them, and one that plans them."""
     if isinstance(where, KindCard):
         return f"fedassay.cli.{'plan' if group else 'kind_command'}", name
     module, _, function = where.partition(":")
@@ -96,7 +96,7 @@ def _place(group: str, name: str, where: str | KindCard) -> tuple[str, str]:
 
 
 def _help(where: str) -> str:
-    """The docstring of a command, read without importing its module."""
+    """Return the docstring of a command, read without importing its module."""
     module, _, name = where.partition(":")
     for one in ast.parse((Path(__file__).parent / f"{module}.py").read_text(encoding="utf-8")).body:
         if isinstance(one, ast.FunctionDef) and one.name == name:
@@ -125,7 +125,7 @@ def _command(group: str, name: str, where: str | KindCard) -> Callable[..., Any]
 
 
 def functions() -> Iterator[tuple[str, Callable[..., Any]]]:
-    """Every command by its whole name, imported, in the order of the help."""
+    """Yield every command by its whole name, imported, in the order of the help."""
     for name, where in listed().items():
         if isinstance(where, dict):
             yield from (

@@ -38,10 +38,10 @@ from fedassay.runtimes.file_drop.participant import CheckedRequest, Participant,
 from fedassay.runtimes.file_drop.study import Announcement
 
 _SHOWN = 12
-"""Values of an array that are printed; --json writes all of them."""
+"""Number of values of an array that are printed; --json writes all of them."""
 
 _LONGEST = 60
-"""Characters of a parameter."""
+"""Largest number of characters of a parameter."""
 
 # --- `fedassay contribute` ----------------------------------------------------------------------------------
 
@@ -90,7 +90,7 @@ def contribute(
 
 
 def _open_request(participant: Participant, file: SiteFile, console: Console) -> CheckedRequest | None:
-    """Show what is asked, or say that nothing is."""
+    """Show the request, or report that there is none."""
     asked = participant.asked()
     if isinstance(asked, CheckedRequest):
         _show_request(asked, file, console)
@@ -127,7 +127,7 @@ def _send(participant: Participant, asked: CheckedRequest, file: SiteFile, *, ye
 
 
 def _decline(participant: Participant, asked: CheckedRequest) -> Path:
-    """Put a signed no into the drop."""
+    """Put a signed refusal into the drop."""
     if asked.answered is not None:
         raise UsageError(f"--decline: this site has answered request {asked.number} already.")
     reply = envelope.pack_refusal(sender=participant.name, code=Refusal.POLICY)
@@ -155,13 +155,13 @@ def _rehearse(
 
 
 def _as_announced(file: SiteFile, asked: CheckedRequest) -> SiteFile:
-    """The site, believing nobody but those whom the announcement names: that is what somebody agreed to."""
+    """Return the site, trusting only the parties of the announcement: that is what the user agreed to."""
     return replace(file, credentials=file.credentials.among([COORDINATOR, *asked.announcement.roster]))
 
 
 @contextmanager
 def _opened(file: SiteFile, *, rehearsal: bool = False) -> Iterator[Client]:
-    """The site's client, for as long as it is needed: its store has one owner at a time."""
+    """Open the site's client, for as long as it is needed: its store has one owner at a time."""
     client = file.open(rehearsal=rehearsal)
     try:
         yield client
@@ -171,7 +171,7 @@ def _opened(file: SiteFile, *, rehearsal: bool = False) -> Iterator[Client]:
 
 
 def _answer(participant: Participant, asked: CheckedRequest, client: Client) -> bytes:
-    """The reply, or the reason why there is none, as an error of its own kind."""
+    """Return the reply, or raise the reason why there is none, as an error of its own kind."""
     reply = participant.answer(asked, client)
     reason = client.reason
     if reason is None:
@@ -183,7 +183,7 @@ def _answer(participant: Participant, asked: CheckedRequest, client: Client) -> 
 
 
 def _copy_of_ledger(file: SiteFile, folder: Path) -> Path:
-    """A copy of the ledger in this folder, wherever the ledger is: a rehearsal must not be charged for real."""
+    """Copy the ledger into this folder, wherever the ledger is: a rehearsal must not be charged for real."""
     for one in folder.glob("ledger.*"):
         one.unlink()
     copy_book(Place.of(file.ledger), file.state / "ledger.head", folder / "ledger.sqlite")
@@ -192,7 +192,7 @@ def _copy_of_ledger(file: SiteFile, folder: Path) -> Path:
 
 @contextmanager
 def _copy_of(state: Path) -> Iterator[Path]:
-    """A copy of the state folder beside it, where secrets are no less safe; removed afterwards."""
+    """Copy the state folder to a sibling folder, where secrets are no less safe; remove it afterwards."""
     parent = next(folder for folder in state.absolute().parents if folder.is_dir())
     try:
         folder = Path(tempfile.mkdtemp(prefix=".dry-run-", dir=parent))
@@ -221,7 +221,7 @@ def _plain(value: object) -> object:
 
 
 def _show_request(asked: CheckedRequest, file: SiteFile, console: Console) -> None:
-    """Show what is asked, before anybody agrees to it."""
+    """Show the request, before the user agrees to it."""
     announcement, opened = asked.announcement, asked.opened
     table = output.titled(f"Request {asked.number} to {file.name}", "", "")
     table.show_header, table.title_style, table.columns[0].style = False, "", "bold"
@@ -268,14 +268,14 @@ def _facts(announcement: Announcement, asked: CheckedRequest, file: SiteFile) ->
 
 
 def _parameters(summary: Any) -> Iterator[str]:
-    """The public fields of a summary, which a policy judges; long ones shortened."""
+    """Yield the public fields of a summary, which a policy judges; long ones shortened."""
     for entry in fields(summary):
         text = repr(getattr(summary, entry.name))
         yield f"{entry.name} {text if len(text) <= _LONGEST else text[:_LONGEST] + '…'}"
 
 
 def _show_reply(content: dict[str, Any], console: Console) -> None:
-    """Show a decoded reply: all that would leave."""
+    """Show a decoded reply: everything that would leave."""
     table = output.titled("What would leave this site", "field", "what", "bytes", "content")
     for path, value in _leaves(content):
         table.add_row(*map(printable, (path, *_described(value))))

@@ -36,7 +36,7 @@ from fedassay.trust.card import TRUST_CARDS
 # --- one evaluation under several trust models --------------------------------------------------------------
 
 _NARROW = 9
-"""Characters of a column: seven trust models fit 90."""
+"""Width of a column in characters: seven trust models fit 90."""
 
 
 def print_side_by_side(documents: Mapping[str, Document], console: Console) -> None:
@@ -49,7 +49,7 @@ def print_side_by_side(documents: Mapping[str, Document], console: Console) -> N
 
 
 def comparison(documents: Mapping[str, Document]) -> TableBlock:
-    """All metrics, a test, and what each run took."""
+    """Return a table of all metrics, a test, and the cost of each run."""
     every = list(documents.values())
     first = every[0]["results"]["thresholds"][0]["threshold"]
     shown = {record.name: record.title for record in of_part("rows") if not record.test}
@@ -77,7 +77,7 @@ def comparison(documents: Mapping[str, Document]) -> TableBlock:
 
 
 def _sent(document: Document, what: str) -> str:
-    """What was sent; nothing was where totals were drawn from their law."""
+    """Return the amount that was sent; nothing was sent where totals were drawn from their law."""
     runtime = document["runtime"]
     return "-" if runtime["mode"] == "aggregate" else f"{runtime[what]:,}"
 
@@ -97,7 +97,7 @@ def _seconds(seconds: float | None) -> str:
 
 
 def hospitals(*, clients: int = 40, patients: int = 200_000, seed: int = 0) -> dict[str, NDArray[Any]]:
-    """Columns `hospital`, `risk` (the model's probability) and `outcome` (0 or 1).
+    """Make columns `hospital`, `risk` (the model's probability) and `outcome` (0 or 1).
 
     Hospitals differ in size (log-normal) and in prevalence (around a quarter). The true log-odds are known to
     the simulation; the model sees them with noise, and is overconfident and too high: its calibration slope
@@ -130,7 +130,7 @@ def hospitals(*, clients: int = 40, patients: int = 200_000, seed: int = 0) -> d
 
 EPSILON = 1.0
 SHOWN = {name: kind for name, kind in TRUST_MODELS.items() if kind is not Shuffle}
-"""For hospitals with many rows each, shuffled messages have to be as noisy as those of local-dp."""
+"""Trust models but shuffle: with many rows per hospital its messages have to be as noisy as those of local-dp."""
 
 SCORES = "scores.parquet"
 
@@ -201,7 +201,7 @@ def demo(
 
 
 def _study(out: Path, console: Console, *, quiet: bool) -> Path:
-    """Run the study as `fedassay run` does; the folder that it leaves."""
+    """Run the study as `fedassay run` does; return its folder."""
     file = StudyFile.read(out / "hospitals.toml")
     folder = out / file.name
     prepare(folder, fresh=True)
@@ -212,7 +212,7 @@ def _study(out: Path, console: Console, *, quiet: bool) -> Path:
 
 
 def _side_by_side(data: Any, out: Path, *, seed: int, quiet: bool) -> dict[str, dict[str, Any]]:
-    """The evaluation under each trust model, as documents; each is written too."""
+    """Evaluate under each trust model and return the documents; each is written too."""
     documents: dict[str, dict[str, Any]] = {}
     for name, kind in SHOWN.items():
         with output.progress(quiet=quiet) as advance:
@@ -233,7 +233,7 @@ def _side_by_side(data: Any, out: Path, *, seed: int, quiet: bool) -> dict[str, 
 
 
 def _terms(kind: type[TrustModel], simulation: Simulation) -> dict[str, Any]:
-    """Servers that check every row take minutes for 200,000, and see how many rows a hospital sends."""
+    """Return the terms of a run; servers that check every row take minutes for 200,000, and see row counts."""
     if kind is not TwoServer:
         return {"simulation": simulation}
     return {

@@ -216,7 +216,7 @@ def _identity(key: Path) -> Identity:
 
 
 def _roster(path: Path, name: str, identity: Identity) -> dict[str, bytes]:
-    """Everybody's public keys; this site's own and the coordinator's must be among them."""
+    """Read all public keys; this site's own and the coordinator's must be among them."""
     own = f'{name} = "{key_to_text(identity.public)}"'
     try:
         keys = read_roster(path, read_toml(path).get("roster"))

@@ -50,7 +50,7 @@ from fedassay.trust import TRUST_MODELS
 
 
 def tasks_of(columns: Mapping[str, str]) -> tuple[str, ...]:
-    """The tasks that these columns allow.
+    """Return the tasks that these columns allow.
 
     Examples
     --------
@@ -80,7 +80,7 @@ def parameters_of(
     level: float | None,
     classes: int | None,
 ) -> dict[str, dict[str, Any]]:
-    """Entries that tasks cannot do without: the coverage, and public ranges, for which the first rows are looked at."""
+    """Return necessary entries of tasks: the coverage, and public ranges, for which the first rows are looked at."""
     found = {
         task: KINDS[task].study_rules.first_entries(columns, level, classes, partial(_range, source, columns))
         for task in tasks
@@ -89,7 +89,7 @@ def parameters_of(
 
 
 def _range(source: Any, columns: Mapping[str, str], quantity: str) -> list[float]:
-    """A range with room for twice as much as the first rows have, in round numbers."""
+    """Return a range with room for twice as much as the first rows have, in round numbers."""
     roles = {role: columns[role] for role in QUANTITIES[quantity].columns}
     batch = next(iter(load(source, columns=roles).pooled().batches()))
     scores = scores_of(batch, quantity, ())
@@ -100,7 +100,7 @@ def _range(source: Any, columns: Mapping[str, str], quantity: str) -> list[float
 
 
 def _rounded(number: float, how: Any) -> float:
-    """To two digits, downwards or upwards."""
+    """Round to two digits, downwards or upwards."""
     if number == 0:
         return 0.0
     step = 10.0 ** (math.floor(math.log10(abs(number))) - 1)
@@ -110,7 +110,9 @@ def _rounded(number: float, how: Any) -> float:
 def affordable(
     draft: Draft, out: Path, profile: Mapping[str, Any], *, insist: bool
 ) -> tuple[Draft, dict[str, str]]:
-    """The draft without tasks that its trust model does not answer, and why not; raises if they were insisted on.
+    """Return the draft without tasks that its trust model does not answer, and the reasons.
+
+    Raises if the user insists on these tasks.
 
     A public number of rows per client is added where that is all that is missing.
     """
@@ -148,7 +150,7 @@ def _refused(draft: Draft, out: Path, profile: Mapping[str, Any]) -> dict[str, s
 _DELTA = 1e-6
 _MOST_SHOWN = 30
 _OPTION = re.compile(r"--transform (\w+)")
-"""What findings advise, as an option of the commands for single tasks."""
+"""Pattern of the advice of findings, as an option of the commands for single tasks."""
 
 
 @command
@@ -235,7 +237,7 @@ def init(
 
 
 def _looked(asker: Asker, given: str | None, query: str | None) -> tuple[str, Path | Database, Look]:
-    """The rows, where they are and what they look like; a file that cannot be read is asked for again."""
+    """Return where the rows are and what they look like; ask again for a file that cannot be read."""
     while True:
         data = given if given is not None else asker.one("Which file holds the rows?", None)
         if data is None:
@@ -252,7 +254,7 @@ def _looked(asker: Asker, given: str | None, query: str | None) -> tuple[str, Pa
 def _settled(
     asker: Asker, source: Path | Database, columns: Mapping[str, str], given: Missing | None
 ) -> Missing:
-    """What is done about rows in which a value is missing, asked where there are some."""
+    """Return the treatment of rows in which a value is missing; ask where there are some."""
     if given is not None or asker.silent:
         return given or "refuse"
     opened = open_source(CompleteRows(data=source, columns=columns))
@@ -264,7 +266,7 @@ def _settled(
 
 
 def _name(data: str, out: Path) -> str:
-    """A name for the study from that of the data, but not for the folder that holds them."""
+    """Return a name for the study, made from that of the data but different from the folder that holds them."""
     stem = re.sub(r"[^A-Za-z0-9._-]+", "-", Path(data.partition("?")[0]).stem).strip("._-")
     name = stem[:40] or "study"
     taken = not is_url(data) and (out.absolute().parent / name).resolve() == Path(data).resolve()
@@ -272,7 +274,7 @@ def _name(data: str, out: Path) -> str:
 
 
 def _profile(report: CheckReport, *, dealt: bool) -> dict[str, Any]:
-    """What the rows look like once they are at clients."""
+    """Return the profile of the rows once they are at clients."""
     profile: dict[str, Any] = dict(report.profile)
     if dealt:
         rows = profile["rows"]
@@ -307,7 +309,7 @@ def _show_columns(look: Look, console: Console) -> None:
 
 
 def _show_roles(look: Look, columns: Mapping[str, str], owner: str | None, console: Console) -> None:
-    """What is taken for what, and what is left over: a wrong guess must be seen."""
+    """Show the role of each column, and the columns left over: a wrong guess must be seen."""
     roles = [f"{role} = {name}" for role, name in columns.items()]
     nobody = "each file is one" if look.sites is not None else "no column, rows are dealt at random"
     used = look.played(columns) | {owner}
@@ -320,7 +322,7 @@ def _show_roles(look: Look, columns: Mapping[str, str], owner: str | None, conso
 
 
 def _complain(report: CheckReport, console: Console) -> None:
-    """What `fedassay check` says: errors stop, warnings are shown."""
+    """Report the findings of `fedassay check`: errors stop, warnings are shown."""
     for finding in report.findings:
         if finding.severity is Severity.ERROR:
             raise DataError(finding.sentence())

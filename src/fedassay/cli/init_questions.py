@@ -20,7 +20,7 @@ from fedassay.trust import TRUST_MODELS
 from fedassay.trust.card import TRUST_CARDS
 
 NOBODY = "-"
-"""The answer for no column."""
+"""Answer for no column."""
 
 EPSILON = 1.0
 _MOST_NAMED = 8
@@ -28,13 +28,13 @@ _MOST_NAMED = 8
 
 @dataclass(frozen=True, kw_only=True)
 class Asker:
-    """Asks, or takes the defaults if nobody is to be asked."""
+    """Questions to the user; if `silent`, the defaults are the answers."""
 
     console: Console
     silent: bool
 
     def one(self, question: str, default: str | None, choices: Sequence[str] | None = None) -> str | None:
-        """An answer; None if there is no default and nobody answers."""
+        """Ask for an answer; return None if there is no default and no answer."""
         if self.silent:
             return default
         shown = None if choices is None else list(choices)
@@ -44,7 +44,7 @@ class Asker:
                 return found.strip()
 
     def several(self, question: str, default: Iterable[str], choices: Sequence[str]) -> tuple[str, ...]:
-        """Some of these, separated by commas."""
+        """Ask for some of these, separated by commas."""
         text = ", ".join(default)
         while True:
             found = self.one(f"{question} ({', '.join(choices)})", text) or ""
@@ -54,7 +54,7 @@ class Asker:
             self.console.print(f"Please name some of {', '.join(choices)}, separated by commas.")
 
     def number(self, question: str, default: float, *, below: float | None = None) -> float:
-        """A number above 0, and below another one if that is said."""
+        """Ask for a number above 0, and below another one if that is given."""
         expected = "above 0" if below is None else f"between 0 and {below:g}"
         while True:
             found = self.one(question, f"{default:g}")
@@ -67,7 +67,7 @@ class Asker:
             self.console.print(f"Please give a number {expected}, such as {default:g}.", highlight=False)
 
     def column(self, question: str, default: str | None, wrong: Callable[[str], str | None]) -> str | None:
-        """The name of a column, asked again while something is `wrong` with it.
+        """Ask for the name of a column, and again while something is `wrong` with it.
 
         The same answer twice is taken: the check of the rows then says where they are wrong, and ends the questions.
         """
@@ -82,7 +82,7 @@ class Asker:
 
 
 def roles_given(texts: Iterable[str]) -> dict[str, str]:
-    """Options such as score=p, by role."""
+    """Return options such as score=p, by role."""
     found = {}
     for text in texts:
         role, _, column = text.partition("=")
@@ -93,7 +93,7 @@ def roles_given(texts: Iterable[str]) -> dict[str, str]:
 
 
 def check_free(out: Path, asker: Asker, *, force: bool) -> None:
-    """Refuse to overwrite a study that nobody has allowed to overwrite, and what could not be written at the end."""
+    """Refuse to overwrite a study without permission, and to begin what could not be written at the end."""
     folder = out.absolute().parent
     if not folder.is_dir():
         raise UsageError(f"{out}: its folder does not exist; create it, or give another --out.")
@@ -113,9 +113,9 @@ def check_free(out: Path, asker: Asker, *, force: bool) -> None:
 def ask_columns(
     look: Look, asker: Asker, given: Mapping[str, str], client: str | None
 ) -> tuple[dict[str, str], str | None]:
-    """The columns by role, and the one that names the client.
+    """Ask for the columns by role, and the one that names the client.
 
-    Where several columns could play a role equally well, somebody has to say which: silently none is taken.
+    Where several columns could play a role equally well, the user has to choose: silently none is taken.
     """
     wanted: tuple[str, ...] = ()
     if not given or set(given) & {role for roles in MODELS.values() for role in roles}:
@@ -168,7 +168,7 @@ def _ask_client(look: Look, asker: Asker, columns: Mapping[str, str]) -> str | N
 
 
 def _wrong(look: Look, role: str, name: str, columns: Mapping[str, str]) -> str | None:
-    """What stands against a column in a role, None if nothing does."""
+    """Return the objection to a column in a role, None if there is none."""
     if name not in look.known(role):
         return _unknown(name, look.known(role))
     other = next((other for other, column in columns.items() if column == name), None)
@@ -192,7 +192,7 @@ def _unknown(name: str, known: Sequence[str]) -> str | None:
 
 
 def _either(names: Sequence[str]) -> str:
-    """Several columns, as those that could be meant."""
+    """Name several columns as those that could be meant."""
     if len(names) == 2:
         return f"{names[0]} and {names[1]} could both"
     if len(names) > _MOST_NAMED:
@@ -201,7 +201,7 @@ def _either(names: Sequence[str]) -> str:
 
 
 def shortened(names: Sequence[str]) -> str:
-    """The first of them, and how many more there are."""
+    """Return the first of the names, and how many more there are."""
     more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
     return ", ".join(names[:_MOST_NAMED]) + more
 
@@ -210,7 +210,7 @@ def shortened(names: Sequence[str]) -> str:
 
 
 def ask_terms(asker: Asker, privacy: str | None, epsilon: float | None) -> tuple[str, float | None]:
-    """The trust model and, if it needs one, the epsilon."""
+    """Ask for the trust model and, if it needs one, the epsilon."""
     if privacy is None and not asker.silent:
         _show_trust_models(asker.console)
     default = "secure-sum" if epsilon is None else "distributed-dp"
@@ -231,7 +231,7 @@ def ask_terms(asker: Asker, privacy: str | None, epsilon: float | None) -> tuple
 
 
 def ask_tasks(asker: Asker, given: Sequence[str] | None, possible: Sequence[str]) -> tuple[str, ...]:
-    """What shall be asked, of what the columns allow."""
+    """Ask for the tasks of the study, among those that the columns allow."""
     if not given:
         return asker.several("What shall be asked?", possible, possible)
     for one in given:

@@ -32,7 +32,7 @@ def __getattr__(name: str) -> Command:
 
 @cache
 def command_of(name: str) -> Command:
-    """The command of this name; kinds that are asked for by the same name are its alternatives."""
+    """Return the command of this name; kinds that are asked for by the same name are its alternatives."""
     card = KINDS[name]
     said = declaration(card)
     alternatives = {one.reads: one for one in KINDS.values() if one.asked_as == name}
@@ -55,7 +55,7 @@ def command_of(name: str) -> Command:
 
 
 def declaration(card: KindCard) -> CommandCard:
-    """What the card says of its command; where it says nothing, the columns are its options."""
+    """Return the command that the card declares; by default, the columns are its options."""
     if card.command is not None:
         return card.command
     from fedassay.data.schema import ROLES
@@ -99,7 +99,7 @@ def _annotation(said: Input) -> Any:
 
 
 def _state(said: StateFile, path: Path) -> Any:
-    """What an earlier run wrote, None if there is no such file; anything else is refused, and kept."""
+    """Return the state of an earlier run, None if there is no such file; refuse and keep any other file."""
     if not path.exists():
         return None
     try:
@@ -115,7 +115,7 @@ def _state(said: StateFile, path: Path) -> Any:
 
 
 def _write_state(said: StateFile, path: Path, results: Mapping[str, Any]) -> bool:
-    """Write what is needed to go on; without it, the file stays as it was."""
+    """Write the state that is needed to go on; without it, leave the file as it was."""
     if said.name not in results:
         return False
     document = {"kind": f"fedassay {said.content}", "fedassay": VERSION, **results[said.name]}

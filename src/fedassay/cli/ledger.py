@@ -1,4 +1,4 @@
-"""`fedassay ledger show|budget|export|anchor`: what was released, what it cost, and whether the books are whole."""
+"""`fedassay ledger show|budget|export|anchor`: the releases, their cost, and whether the books are whole."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from fedassay.runtimes.flower.coordinator_file import CoordinatorFile
 
 @dataclass(frozen=True, kw_only=True)
 class CheckedLedger:
-    """What a ledger holds, each record checked against the one before, and the budget to compare with.
+    """Content of a ledger, each record checked against the one before, and the budget to compare with.
 
     Parameters
     ----------
@@ -49,7 +49,7 @@ class CheckedLedger:
 
     @classmethod
     def read(cls, place: Place, anchor: Path | None, budget: Budget | None, delta: float) -> CheckedLedger:
-        """Everything recorded; raises if the chain is broken or its end is missing."""
+        """Read everything recorded; raise if the chain is broken or its end is missing."""
         records: list[Record] = []
         book, anchored = Book(place, anchor, records.append), anchor is not None
         if place.file is None or place.file.exists() or anchored:
@@ -58,17 +58,17 @@ class CheckedLedger:
         return cls(place=place, records=found, head=book.head, anchored=anchored, budget=budget, delta=delta)
 
     def charges(self, dataset: str | None) -> list[tuple[Record, Charge]]:
-        """The charges of a data set, or all."""
+        """Return the charges of a data set, or all."""
         every = ((one, charge_of(one.body)) for one in self.records if one.kind == CHARGE)
         return [(one, charge) for one, charge in every if dataset in (None, charge.dataset)]
 
     def datasets(self, dataset: str | None) -> dict[str, list[Charge]]:
-        """The charges of each data set."""
+        """Return the charges of each data set."""
         return by_dataset(charge for _, charge in self.charges(dataset))
 
     @property
     def statement(self) -> str:
-        """What was checked, for people; the head can be compared with what others see, by telephone."""
+        """Result of the check, for people; the head can be compared with what others see, by telephone."""
         end = (
             "and the end is the one that was kept"
             if self.anchored
@@ -94,7 +94,7 @@ def source(
     ] = None,
     delta: Annotated[float | None, Option(help="The delta at which epsilons are computed.")] = None,
 ) -> Callable[[], CheckedLedger]:
-    """The options that say which ledger; it is opened when the result is called."""
+    """Return a function that opens the ledger that these options name."""
     if sum(one is not None for one in (ledger, site, coordinator)) != 1:
         raise UsageError("ledger: expected one of --ledger, --site and --coordinator; give exactly one.")
     budget: Budget | None = None
@@ -117,7 +117,7 @@ def source(
 
 
 def _existing(ledger: str) -> Place:
-    """The place of a ledger that is there already."""
+    """Return the place of a ledger that is there already."""
     place = Place.of(ledger)
     if place.file is not None and not place.file.is_file():
         raise UsageError(f"--ledger: got {str(place.file)!r}, expected a file that exists; check the path.")
@@ -221,7 +221,7 @@ def anchor_command(
 
 
 def _charges(checked: CheckedLedger, dataset: str | None) -> Iterable[dict[str, Any]]:
-    """One line for each release; says when the data of a data set changed."""
+    """Yield one line for each release; it states whether the data of its data set changed."""
     before: dict[str, str] = {}
     for record, charge in checked.charges(dataset):
         known = before.get(charge.dataset, charge.fingerprint)
@@ -245,7 +245,7 @@ def _charges(checked: CheckedLedger, dataset: str | None) -> Iterable[dict[str, 
 
 
 def _spent(dataset: str, charges: list[Charge], checked: CheckedLedger) -> dict[str, Any]:
-    """What was spent on a data set; releases without noise are counted apart."""
+    """Return the spending on a data set; releases without noise are counted apart."""
     budget, delta = checked.budget, checked.delta
     noisy = [charge for charge in charges if not charge.exact]
     total = compose(noisy, delta)
@@ -271,12 +271,12 @@ def _flat(line: dict[str, Any]) -> dict[str, Any]:
 
 
 def _number(value: float) -> float | str:
-    """JSON has no infinity."""
+    """Return a number for JSON, which has no infinity."""
     return value if value < float("inf") else "inf"
 
 
 def _print_table(lines: list[dict[str, Any]], console: Console) -> None:
-    """Aligned columns, one line for each record: whoever wants to search or cut them can."""
+    """Print aligned columns, one line for each record, so that they can be searched or cut."""
     if not lines:
         console.print("Nothing is recorded.")
         return
@@ -295,7 +295,7 @@ def _cell(value: Any) -> str:
 
 
 def _conclude(checked: CheckedLedger, document: dict[str, Any], json: str | None, console: Console) -> None:
-    """Write the JSON that was asked for, and say what was checked."""
+    """Write the JSON that was asked for, and report what was checked."""
     verified = {"records": len(checked.records), "head": checked.head.hash, "anchored": checked.anchored}
     output.write_json({**document, "verified": verified}, json)
     output.say(console, checked.statement)

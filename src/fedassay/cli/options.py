@@ -1,4 +1,4 @@
-"""The options that every data command takes, and what they mean as objects."""
+"""The options that every data command takes, and the objects they are read into."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ if TYPE_CHECKING:
     from fedassay.study.simulation import Simulation
 
     Source = Path | Database
-    """Where rows are."""
+    """Place of the rows."""
 
     Client = str | Partition | None
-    """How rows become clients: by a column, dealt out, or each row by itself."""
+    """Assignment of rows to clients: by a column, dealt out, or each row by itself."""
 
 ClientColumn = Annotated[
     str | None,
@@ -54,7 +54,7 @@ def data(
     ],
     query: Annotated[str | None, Option(help="With a database URL: the SELECT whose rows are used.")] = None,
 ) -> Source:
-    """Where the rows are; nothing is opened yet."""
+    """Return the place of the rows; nothing is opened yet."""
     from fedassay.data.sources import source_named
 
     return source_named(data, query)
@@ -74,7 +74,7 @@ def client(
         int | None, Option(help="With --partition iid or dirichlet:BETA: how many clients.")
     ] = None,
 ) -> Client:
-    """How rows become the clients of a simulation."""
+    """Return the assignment of rows to the clients of a simulation."""
     from fedassay.data.partition import Partition
 
     if partition is None:
@@ -139,7 +139,7 @@ def disclosure(
         ),
     ] = None,
 ) -> Disclosure | None:
-    """The profile for what is published."""
+    """Return the profile for what is published."""
     return None if disclosure is None else profile_named(disclosure)
 
 
@@ -180,7 +180,7 @@ def simulation(
 
 
 def _require_policy(rules: PolicyFile) -> None:
-    """Say at once what is wrong with a policy, before data are read."""
+    """Report at once what is wrong with a policy, before data are read."""
     try:
         rules.now()
     except PolicyRefusal as error:
@@ -207,7 +207,7 @@ class RunOptions:
     delivery: output.Delivery
 
     def ask(self, entry_point: Callable[..., Result], *, in_rounds: bool = False, **given: Any) -> Result:
-        """The result of an entry point, with a progress bar over clients, or over rounds where a task counts them."""
+        """Return the result of an entry point, with a progress bar over clients or, if a task counts them, rounds."""
         with (output.rounds if in_rounds else output.progress)(quiet=self.delivery.quiet) as advance:
             return entry_point(
                 self.data,

@@ -1,4 +1,4 @@
-"""Where a command's words go: tables to the terminal, JSON to a file or standard output, pages to files."""
+"""Output of commands: tables to the terminal, JSON to a file or standard output, pages to files."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class Delivery:
-    """Where a result goes: the terminal unless `quiet`, a JSON file (``-`` is standard output), a page."""
+    """Destinations of a result: the terminal unless `quiet`, a JSON file (``-`` is standard output), a page."""
 
     json: str | None
     report: Path | None
@@ -42,11 +42,11 @@ class Delivery:
 
     @property
     def console(self) -> Console:
-        """For words beside the result; standard error if the result itself goes to standard output."""
+        """Console for text apart from the result; standard error if the result itself goes to standard output."""
         return console_beside(self.json, quiet=self.quiet)
 
     def deliver(self, result: Result, *, out: Path | None = None, also: Sequence[Path] = ()) -> None:
-        """Show the result, and write its calibrator or predictor to `out`, or say why there is none."""
+        """Show the result, and write its calibrator or predictor to `out`, or report why there is none."""
         if out is None:
             self.show(result, also)
             return
@@ -86,12 +86,12 @@ def delivery(
     ] = None,
     quiet: Annotated[bool, Option("--quiet", "-q", help="Print nothing but errors.")] = False,
 ) -> Delivery:
-    """The options of every command that ends in a result."""
+    """Return the destinations from the options of every command that ends in a result."""
     return Delivery(json=json, report=report, quiet=quiet)
 
 
 def check_writable(*paths: str | Path | None) -> None:
-    """Refuse before the work what could not be written after it."""
+    """Refuse, before the work begins, paths that could not be written after it."""
     if "-" in paths and sys.stdout is None:
         raise UsageError("standard output: it is closed, and the result was to go there (-); give a file.")
     for path in (Path(path) for path in paths if path is not None and str(path) != "-"):
@@ -147,7 +147,7 @@ def titled(title: str, *columns: str) -> Table:
 
 @contextmanager
 def bar(*columns: str | ProgressColumn, quiet: bool, **entries: Any) -> Iterator[tuple[Progress, TaskID]]:
-    """Show a progress bar on standard error, if somebody is there to see it."""
+    """Show a progress bar on standard error, if it is a terminal."""
     from rich.console import Console
     from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn
 
@@ -177,7 +177,7 @@ def progress(*, quiet: bool) -> Iterator[OnProgress]:
 def rounds(*, quiet: bool) -> Iterator[OnProgress]:
     """Show a progress bar over the rounds of a task, with the time that is left.
 
-    It is told of rounds as they begin, and how many there are: 0 if nobody knows, and then no time is shown.
+    It hears of rounds as they begin, and of their number: 0 if that is unknown, and then no time is shown.
     """
     from rich.progress import TextColumn, TimeElapsedColumn, TimeRemainingColumn
 

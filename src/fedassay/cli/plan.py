@@ -76,7 +76,7 @@ def study(
 
 @cache
 def planning(name: str) -> Callable[..., None]:
-    """The command that plans the task of this name as a study of one; what is expected decides between its kinds."""
+    """Return the command that plans the task of this name as a study of one; expectations decide between its kinds."""
     cards = [card for card in KINDS.values() if card.asked_as == name]
     forecasts: list[type[Forecast[Any]]] = [card.forecast.load() for card in cards]
     expects = {"rows", "clients", *(field for forecast in forecasts for field in forecast.expects)}
@@ -118,7 +118,7 @@ def planning(name: str) -> Callable[..., None]:
 
 
 def __getattr__(name: str) -> Callable[..., None]:
-    """Commands of kinds of tasks, by the name that users ask for."""
+    """Return commands of kinds of tasks, by the name that users ask for."""
     if name not in {card.asked_as for card in KINDS.values()}:
         raise AttributeError(name)
     return planning(name)

@@ -1,4 +1,4 @@
-"""Plans in the terminal: what is assumed, a table of each task, what would be enough, trust models, the verdict."""
+"""Plans in the terminal: the assumptions, a table of each task, what would be enough, trust models, the verdict."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def _cell(value: Any, digits: str | None) -> str:
 
 
 def label(name: str) -> str:
-    """The name of a metric in the first column, short enough that a table fits 80 characters.
+    """Return the name of a metric in the first column, short enough that a table fits 80 characters.
 
     Examples
     --------
@@ -125,7 +125,7 @@ def label(name: str) -> str:
 
 
 def _table(title: str, *columns: str) -> Table:
-    """A table whose first column names; narrow enough for 80 characters with all metric names in full."""
+    """Make a table whose first column names; narrow enough for 80 characters with all metric names in full."""
     table = Table(
         title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD, padding=(0, 0, 0, 1)
     )
@@ -139,19 +139,19 @@ def _budget(given: Mapping[str, Any]) -> str:
 
 
 def _value(value: float | None) -> str:
-    """A metric with three decimals; a number that rounds to zero has no sign."""
+    """Return a metric with three decimals; a number that rounds to zero has no sign."""
     return "–" if value is None else f"{abs(value) if abs(value) < 5e-4 else value:.3f}"
 
 
 def _number(value: float | None) -> str:
-    """An error with two digits, a large number without decimals."""
+    """Return an error with two digits, a large number without decimals."""
     if value is None:
         return "–"
     return f"{value:.2g}" if abs(value) < 0.1 else f"{value:.3f}" if abs(value) < 100 else f"{value:,.0f}"
 
 
 def _explained(plan: Mapping[str, Any], tasks: _Tasks, *, alone: bool) -> list[str]:
-    """What the tables do not say themselves, and only of what stands in them."""
+    """Return explanations of the tables' content that the tables do not give themselves."""
     metrics = {metric: one for task in tasks.values() for metric, one in task["metrics"].items()}
     lines = []
     if not alone and any(task["decisive"] for task in tasks.values()):
@@ -167,7 +167,7 @@ def _explained(plan: Mapping[str, Any], tasks: _Tasks, *, alone: bool) -> list[s
 
 
 def _fewer_rows(given: Mapping[str, Any], tasks: _Tasks) -> list[str]:
-    """Why tasks see fewer rows than there are."""
+    """Explain why tasks see fewer rows than there are."""
     used = given["rows_used"]
     fewer = {name: task["rows"] for name, task in tasks.items() if task["rows"] < 0.999 * used}
     if not fewer:
@@ -220,7 +220,7 @@ def _trust_models(rows: Sequence[Mapping[str, Any]]) -> Table:
 
 
 def _conditions(rows: Sequence[Mapping[str, Any]], *, noisy: bool) -> list[str]:
-    """What has to be changed for trust models, and why others are not possible."""
+    """Return the changes that trust models need, and the reasons why others are not possible."""
     found = []
     if not noisy:
         shown = next(one for one in rows if one["epsilon"] is not None)

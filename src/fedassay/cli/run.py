@@ -32,16 +32,16 @@ from fedassay.study.pre_flight import opened_books, require_affordable, require_
 
 
 def require_promising(file: StudyFile, console: Console) -> None:
-    """Refuse a study under noise of which the planner expects nothing, and say so of single tasks.
+    """Refuse a study under noise of which the planner expects nothing, and report single tasks of this sort.
 
-    Only where the file says what it expects of the data: nothing is read for it.
+    This is only done where the file states what it expects of the data: nothing is read for it.
     """
     if not file.trust.private or file.expected is None:
         return
     try:
         hopeless = _hopeless(file)
     except FedassayError:
-        return  # what is wrong is said when it is run
+        return  # what is wrong is reported when it is run
     if len(hopeless) == len(file.tasks):
         raise Refused(
             f"{file.path}: by what [expected] says, noise would leave nothing of any task ({', '.join(hopeless)}), "
@@ -54,7 +54,7 @@ def require_promising(file: StudyFile, console: Console) -> None:
 
 
 def _hopeless(file: StudyFile) -> list[str]:
-    """The tasks that will not reach what most would ask of them."""
+    """Return the tasks that will not reach what most would ask of them."""
     study = file.planned()
     agenda = file.agenda(shares=shares_of(file), known=file.expected_parameters(study.expectation.classes))
     plans = predict_tasks(agenda, study, shares={item.name: item.share for item in agenda.items})
@@ -126,7 +126,7 @@ def run(
 
 @contextmanager
 def _stopped(*, fresh: bool) -> Iterator[None]:
-    """Say what Ctrl-C leaves behind: every message that was sent stands in the journal, or at whoever carries it."""
+    """Report what Ctrl-C leaves behind: every message that was sent is in the journal, or with its carrier."""
     try:
         yield
     except KeyboardInterrupt:
@@ -138,14 +138,14 @@ def _stopped(*, fresh: bool) -> Iterator[None]:
 
 
 def _begun(file: StudyFile, folder: Path) -> bool:
-    """Whether an earlier call has begun this study, so that it is too late for doubts."""
+    """Return whether an earlier call has begun this study, so that it is too late for doubts."""
     if isinstance(file.runtime, ReleaseParameters):
         return file.runtime.begun
     return (folder / JOURNAL).exists()
 
 
 def _check_options(file: StudyFile, of_runtime: GivenOptions, *, fresh: bool) -> None:
-    """Refuse options that would do nothing here: somebody counts on them."""
+    """Refuse options that would do nothing here, as the user relies on them."""
     if fresh and not file.simulated:
         anew = file.card.anew and f" with {file.card.anew}"
         raise UsageError(
@@ -162,7 +162,7 @@ def _check_options(file: StudyFile, of_runtime: GivenOptions, *, fresh: bool) ->
 
 
 def _identity(file: StudyFile, key: Path | None) -> Identity | None:
-    """Who signs: whoever was named, the coordinator of a study between sites, or nobody in particular."""
+    """Return the signer: of the given key, else the coordinator of a study between sites, else None."""
     if key is None and isinstance(file.runtime, ReleaseParameters):
         key = file.runtime.signer
     return None if key is None else Identity.load(key)
@@ -171,7 +171,7 @@ def _identity(file: StudyFile, key: Path | None) -> Identity | None:
 def _result(
     file: StudyFile, folder: Path, console: Console, of_runtime: GivenOptions, *, quiet: bool
 ) -> Result | None:
-    """The result, or None if sites have yet to answer."""
+    """Return the result, or None if sites have yet to answer."""
     card = file.card
     if card.carry is None:
         with output.progress(quiet=quiet) as advance:

@@ -1,4 +1,4 @@
-"""`fedassay verify`: is a study's folder still what its certificate says?"""
+"""`fedassay verify`: check that a study's folder still agrees with its certificate."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from fedassay.errors import UsageError
 from fedassay.protocol.texts import printable
 
 DOES_NOT_HOLD = 5
-"""The exit code if something does not hold, or the signer is unchecked; as of an audit that has found something."""
+"""Exit code if something does not hold, or the signer is unchecked; as of an audit that has found something."""
 
 _LONGEST_KEY_FILE = 10_000
 _COLOURS = {
@@ -29,7 +29,7 @@ _COLOURS = {
 }
 _KEY = r"[A-Za-z0-9+/]{43}="
 _LINE = re.compile(rf'\s*(?:({_KEY})|[^="]*=\s*"({_KEY})(?: [A-Za-z0-9+/=]+)?")\s*')
-"""A public key, or the line with a card that `fedassay keys` prints."""
+"""Pattern of a public key, or of the line with a card that `fedassay keys` prints."""
 
 
 @command
@@ -66,7 +66,7 @@ def verify(
 
 
 def public_key(text: str) -> bytes:
-    """A public key, from its text or from a file that holds it (or the line that `fedassay keys` prints)."""
+    """Return a public key, from its text or a file that holds it (or the line that `fedassay keys` prints)."""
     given = text
     if _LINE.fullmatch(text) is None:
         try:

@@ -1,4 +1,4 @@
-"""`fedassay words`: what the words mean that commands, errors and reports use."""
+"""`fedassay words`: the meanings of the words that commands, errors and reports use."""
 
 from __future__ import annotations
 

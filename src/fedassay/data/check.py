@@ -1,6 +1,6 @@
-"""Everything that is wrong with some data, and what it looks like, before anything else is done with it.
+"""Find everything that is wrong with some data, and what it looks like, before anything else is done with it.
 
-Nothing here is private: a check is for the eyes of whoever owns the rows and never leaves the site.
+Nothing here is private: a check is for the eyes of the owner of the rows and never leaves the site.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ MINIMUM_COHORT = 3
 
 @dataclass(frozen=True, kw_only=True)
 class CheckReport:
-    """What was found. `profile` has only the items that could be computed."""
+    """Findings of a check. `profile` has only the items that could be computed."""
 
     source: str
     findings: tuple[Finding, ...]
@@ -41,11 +41,11 @@ class CheckReport:
 
     @property
     def ok(self) -> bool:
-        """Whether nothing stands in the way of using the data."""
+        """True if nothing stands in the way of using the data."""
         return all(finding.severity is not Severity.ERROR for finding in self.findings)
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values, for JSON."""
+        """Return plain values, for JSON."""
         return {
             "source": self.source,
             "ok": self.ok,
@@ -58,7 +58,7 @@ def check(data: Any, *, client: str | None = None, columns: Mapping[str, str]) -
     """Look at all of the data, however broken, and report everything that is wrong with it.
 
     Bad data never raises: each problem of each column becomes a finding, and the profile is made from the
-    values that are good. Memory is bounded, as in `federation.load`. Roles that nobody knows are a mistake in
+    values that are good. Memory is bounded, as in `federation.load`. Unknown roles are a mistake in
     the call, not in the data, and raise `UsageError`.
 
     Examples
@@ -129,7 +129,7 @@ class _Look:
             self._roster.add(chunk.clients, positive)
 
     def report(self) -> CheckReport:
-        """Everything found, errors first."""
+        """Return everything found, errors first."""
         counts, rank = self._counts(), list(Severity)
         found = [
             *self._findings,
@@ -145,7 +145,7 @@ class _Look:
         )
 
     def _counts(self) -> ClientCounts | None:
-        """Counts by client; None where each row is a client or the client column is missing."""
+        """Return the counts by client; None where each row is a client or the client column is missing."""
         counts = self._roster.counts()
         return counts if len(counts.names) else None
 
@@ -249,7 +249,7 @@ class _Look:
 
 
 def _repeated_names(site: SiteTable, columns: Columns) -> list[Finding]:
-    """Names that stand more than once in a table; needed ones are errors already."""
+    """Return findings about names that stand more than once in a table; needed ones are errors already."""
     named = {
         *columns.needed,
         *(name for found in columns.in_table(site.table.names).values() for name in found),

@@ -1,4 +1,4 @@
-"""What `fedassay check` says about columns: classes and logits, features, and numbers."""
+"""Reports of `fedassay check` about columns: classes and logits, features, and numbers."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class ClassesLook:
         self._right += int(np.count_nonzero(usable & (best == chunk.columns[CLASS])))
 
     def profile(self) -> dict[str, int | float]:
-        """How many classes, how many of them without rows, and how often the largest logit is right."""
+        """Return the number of classes, of classes without rows, and how often the largest logit is right."""
         found: dict[str, int | float] = {}
         if len(self._rows_of):
             empty = int(np.count_nonzero(self._rows_of == 0))
@@ -63,7 +63,7 @@ class ClassesLook:
         return found
 
     def findings(self) -> Iterator[Finding]:
-        """Probabilities in the place of logits, classes that nobody has."""
+        """Yield findings about probabilities in the place of logits, and about classes without rows."""
         if self._with_logits and self._probabilities:
             yield probabilities_error(self._label, self._names[LOGITS])
         if not self._labels:
@@ -123,13 +123,13 @@ class FeaturesLook:
             seen.update((features[:, place] + 0.0).tobytes())  # -0.0 is 0.0
 
     def profile(self) -> dict[str, int | float]:
-        """How many features there are, and at how many clients the target is constant."""
+        """Return the number of features, and of clients at which the target is constant."""
         found: dict[str, int | float] = {"features": len(self._prints)} if self._rows else {}
         constant, clients = self._clients_with_one_target()
         return found | ({"clients_with_one_target": constant} if clients else {})
 
     def findings(self) -> Iterator[Finding]:
-        """Columns that do not vary, columns that say the same, clients whose target does not vary."""
+        """Yield findings: columns that do not vary or that say the same, clients whose target does not vary."""
         names = self._names()
         constant = self._smallest == self._largest
         if self._rows > 1:
@@ -148,7 +148,7 @@ class FeaturesLook:
                     yield warning(what=what, got=got, expected=expected, fix=fix)
         alone, clients = self._clients_with_one_target()
         _, ends = self._targets.merged()
-        # Where all targets are the same, that is said about the column already.
+        # Where all targets are the same, a finding about the column reports it already.
         if alone and ends["smallest"].min() != ends["largest"].max():
             yield warning(
                 what=f"{self._label}, column {self._columns.names[TARGET]!r} ({TARGET})",
@@ -159,7 +159,7 @@ class FeaturesLook:
             )
 
     def _clients_with_one_target(self) -> tuple[int, int]:
-        """How many clients with at least two rows have one target only, and how many have at least two rows."""
+        """Count the clients with two or more rows: those with one target only, and all of them."""
         _, targets = self._targets.merged()
         several = targets["rows"] > 1
         one = several & (targets["smallest"] == targets["largest"])
@@ -213,7 +213,7 @@ class NumbersLook:
             self._crossed += int(np.count_nonzero(usable & (chunk.columns["lower"] > chunk.columns["upper"])))
 
     def profile(self) -> dict[str, int | float]:
-        """How many different numbers, the smallest and the largest, of each column with any."""
+        """Return the number of different numbers, the smallest and the largest, of each column with any."""
         found: dict[str, int | float] = {}
         for role, profile in self._profiles.items():
             one, several = _WORDS[role]
@@ -226,7 +226,7 @@ class NumbersLook:
         return found
 
     def findings(self) -> Iterator[Finding]:
-        """Columns that do not vary, and ends that are the wrong way round."""
+        """Yield findings about columns that do not vary, and about ends that are the wrong way round."""
         for role, fix in _CONSTANT.items():
             profile = self._profiles.get(role)
             if profile is not None and profile.count > 1 and profile.distinct == 1:

@@ -32,7 +32,7 @@ EACH_ROW_A_SITE = (
 
 @dataclass(frozen=True, kw_only=True)
 class Federation:
-    """Clients and their rows. `clients` makes names when asked: there may be a hundred million.
+    """Clients and their rows. `clients` makes names on demand: there may be a hundred million.
 
     Names are sorted by code point; where each row is a client, they are the row numbers in order. `label` is how errors
     call the data.
@@ -44,13 +44,13 @@ class Federation:
     warnings: tuple[str, ...] = ()
     store: ClientRows = field(repr=False)
     one_row_each: bool = False
-    """Whether every row is a client of its own, because no column says otherwise."""
+    """True if every row is a client of its own, because no column says otherwise."""
 
     not_read: tuple[Finding, ...] = ()
-    """What lies among the files of the sites; `warnings` has it too."""
+    """Findings about files among those of the sites that are not read; `warnings` has them too."""
 
     missing: int | None = None
-    """How many rows were left out, as a value is missing; None where such rows are an error."""
+    """Number of rows that were left out, as a value is missing; None where such rows are an error."""
 
     @property
     def client_count(self) -> int:
@@ -66,7 +66,7 @@ class Federation:
         return f"Federation(clients={self.client_count}, rows={self.row_count})"
 
     def rows_of(self, client: str) -> Rows:
-        """The rows of one client, in the order of the data. A client without rows gives no batches."""
+        """Return the rows of one client, in the order of the data. A client without rows gives no batches."""
         try:
             position = self.clients.index(client)
         except ValueError:
@@ -79,7 +79,7 @@ class Federation:
         return self.store.rows_of(position)
 
     def pooled(self) -> PooledRows:
-        """All rows, in the order of the data, for the aggregate mode of a simulation."""
+        """Return all rows, in the order of the data, for the aggregate mode of a simulation."""
         return PooledRows(
             clients=self.clients, rows=self.store.pooled(), by_client=self.store.pooled_by_client()
         )
@@ -166,7 +166,7 @@ def load(
 
 
 def sites_of(source: Source, columns: Columns) -> tuple[SiteTable, ...]:
-    """The tables of a source, each with its client if the file says whose rows they are."""
+    """Return the tables of a source, each with its client if the file says whose rows they are."""
     if not isinstance(source, Folder) or columns.client is not None:
         return _undivided(source)
     return tuple(SiteTable(table=table, client=name) for name, table in source.sites.items())
@@ -186,7 +186,7 @@ def _arranged(
     columns: Columns,
     width: Width | None,
 ) -> Federation:
-    """The federation of these clients, with its rows in memory if they have been gathered."""
+    """Return the federation of these clients, with its rows in memory if they have been gathered."""
     each_row = isinstance(names, RowNames)
     store: ClientRows
     if not gathered.complete:
@@ -202,7 +202,7 @@ def _arranged(
 
 
 def _dealt(by_row: Federation, partition: Partition, skewed: str | None) -> Federation:
-    """The same rows, at the clients that the partition gives them to; `skewed` is the role that it looks at."""
+    """Deal the same rows to the clients of the partition; `skewed` is the role that it looks at."""
     labels = np.zeros(by_row.row_count, dtype=np.int32)
     if skewed is not None and by_row.row_count:
         labels = np.concatenate([batch[skewed].astype(np.int32) for batch in by_row.pooled().batches()])
@@ -219,7 +219,7 @@ def _dealt(by_row: Federation, partition: Partition, skewed: str | None) -> Fede
 
 
 def without_rows(names: Sequence[str], counts: NDArray[np.int64]) -> tuple[str, ...]:
-    """The warning about clients without rows, if there are any."""
+    """Return the warning about clients without rows, if there are any."""
     silent = [names[int(position)] for position in np.flatnonzero(counts == 0)]
     if not silent:
         return ()

@@ -59,12 +59,12 @@ class ParquetTable(FileTable):
 
 
 def _read_ahead(columns: int) -> int:
-    """The buffer of each column: the more columns, the less for one."""
+    """Return the buffer of each column: the more columns, the less for one."""
     return max(_LEAST_READ_AHEAD, _READ_AHEAD // max(1, columns // 16))
 
 
 def _values_per_row(metadata: Any, columns: Sequence[str]) -> int:
-    """About how many values a row of these columns of a Parquet file holds, lists included."""
+    """Return about how many values a row of these columns of a Parquet file holds, lists included."""
     wanted, widest = set(columns), 0
     for group in (metadata.row_group(i) for i in range(metadata.num_row_groups)):
         leaves = (group.column(i) for i in range(group.num_columns))
@@ -200,17 +200,17 @@ class _Npy:
 
     @property
     def width(self) -> int:
-        """How many values a row holds."""
+        """Number of values that a row holds."""
         return int(np.prod(self.shape[1:], dtype=np.int64))
 
     def read(self, rows: int) -> NDArray[Any]:
-        """The next rows."""
+        """Return the next rows."""
         if self._columns_first and self.width > 1:
             return self._from_columns(rows)
         return self._values(rows * self.width).reshape(rows, *self.shape[1:])
 
     def _from_columns(self, rows: int) -> NDArray[Any]:
-        """The next rows of an array that is stored column by column, so that all of it has to be read first."""
+        """Return the next rows of an array that is stored column by column, so that all of it is read first."""
         if self._whole is None:
             size = self.shape[0] * self.width * self.dtype.itemsize
             if size > _LARGEST_TRANSPOSED:
@@ -229,4 +229,4 @@ class _Npy:
 OPENERS: Mapping[str, Callable[[Path], FileTable]] = MappingProxyType(
     {".parquet": ParquetTable.open, ".csv": CsvTable.open, ".npz": NpzTable.open}
 )
-"""What can be opened, by suffix."""
+"""Openers of files, by suffix."""

@@ -1,4 +1,4 @@
-"""What is wrong, or worth knowing, about somebody's data: one sentence each."""
+"""Findings about data: what is wrong, or worth knowing, in one sentence each."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from fedassay.data.numbers import is_missing, plain
 from fedassay.errors import DataError
 
 SHOWN = 40
-"""The most characters of a bad value that an error shows."""
+"""Largest number of characters of a bad value that an error shows."""
 
 
 _SENTENCE = re.compile(
@@ -25,7 +25,7 @@ _SENTENCE = re.compile(
 
 
 class Severity(StrEnum):
-    """Whether a finding stops the run, deserves a look, or is only good to know."""
+    """Severity of a finding: it stops the run, deserves a look, or is only good to know."""
 
     ERROR = "error"
     WARNING = "warning"
@@ -50,7 +50,7 @@ class Finding:
 
     @classmethod
     def of_sentence(cls, sentence: str) -> Finding:
-        """The parts of an error that was raised in the usual form.
+        """Return the parts of an error that was raised in the usual form.
 
         Examples
         --------
@@ -64,13 +64,13 @@ class Finding:
         return error(what=what, got=got, expected=expected, fix=fix)
 
     def sentence(self) -> str:
-        """What, got, expected, fix."""
+        """Join the parts to a sentence: what, got, expected, fix."""
         fix = f"; {self.fix}" if self.fix else ""
         end = "" if fix.endswith("?") else "."
         return f"{self.what}: got {self.got}, expected {self.expected}{fix}{end}"
 
     def to_dict(self) -> dict[str, str]:
-        """The parts, as plain strings."""
+        """Return the parts, as plain strings."""
         return {name: str(value) for name, value in asdict(self).items()}
 
 
@@ -91,7 +91,7 @@ def raise_first(findings: list[Finding]) -> None:
 
 
 def listed(names: list[str], *, most: int) -> str:
-    """Up to `most` of the names, quoted, and how many more there are.
+    """Return up to `most` of the names, quoted, and how many more there are.
 
     Examples
     --------
@@ -103,7 +103,7 @@ def listed(names: list[str], *, most: int) -> str:
 
 
 def shown(value: object) -> str:
-    """A value from the data, short enough for a sentence.
+    """Return a value from the data, short enough for a sentence.
 
     Examples
     --------
@@ -117,7 +117,7 @@ def shown(value: object) -> str:
 
 
 def value_at(raw: Any, row: int) -> str:
-    """What stands in a row of an Arrow array, short enough for a sentence."""
+    """Return the value in a row of an Arrow array, short enough for a sentence."""
     try:
         return shown(raw[row].as_py())
     except Exception:  # a value that Python cannot represent, such as the year 300000
@@ -130,11 +130,11 @@ def value_at(raw: Any, row: int) -> str:
 MOST_VALUES_LISTED = 5
 
 FOR_GAPS = 'leave rows with a missing value out and count them (`missing="report"`, in simulations)'
-"""What else can be done about a value that is missing, where its row can be left out."""
+"""Alternative fix for a missing value, where its row can be left out."""
 
 
 class ColumnTally:
-    """The unacceptable values of one column so far: how many, and enough of them for a clear error."""
+    """Unacceptable values of one column so far: their number, and enough of them for a clear error."""
 
     def __init__(
         self, *, what: str, expected: str, fix: str, lists_values: bool = False, for_gaps: str = ""
@@ -166,11 +166,11 @@ class ColumnTally:
 
     @property
     def clean(self) -> bool:
-        """Whether nothing bad has come yet."""
+        """True if nothing bad has come yet."""
         return self._first is None
 
     def finding(self) -> Finding | None:
-        """The error to report, if there is one."""
+        """Return the error to report, if there is one."""
         if self._first is None:
             return None
         row, value = self._first

@@ -1,7 +1,7 @@
-"""The names that occur in the data: subgroups that nobody has declared, clients, and the features of a regression.
+"""The names that occur in the data: undeclared subgroups, clients, and the features of a regression.
 
 Names of groups and clients are only for simulations: in a release, that a name occurs at all is information about
-somebody's rows.
+the rows.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from fedassay.summaries.grouped_histogram import LONGEST_NAME, MOST_GROUPS, OTHE
 
 
 def reread(data: Any) -> Any:
-    """The same data, in a form that can be opened more than once: an Arrow stream is kept in memory.
+    """Return the same data, in a form that can be opened more than once: an Arrow stream is kept in memory.
 
     Examples
     --------
@@ -42,7 +42,7 @@ def reread(data: Any) -> Any:
 
 
 def group_names(data: Any, column: str) -> tuple[str, ...]:
-    """The groups in a column, sorted, without ``other``.
+    """Return the groups in a column, sorted, without ``other``.
 
     Raises
     ------
@@ -77,7 +77,7 @@ def group_names(data: Any, column: str) -> tuple[str, ...]:
 
 
 def client_names(data: Any, client: str | Partition | None) -> tuple[str, ...]:
-    """The clients, in the order of `Federation.clients`; without a column, those of a folder.
+    """Return the clients, in the order of `Federation.clients`; without a column, those of a folder.
 
     Examples
     --------
@@ -98,7 +98,7 @@ def client_names(data: Any, client: str | Partition | None) -> tuple[str, ...]:
 
 
 def _names(data: Any, columns: Columns) -> Iterator[tuple[str, list[str]]]:
-    """Where, and which names, batch by batch, of the one column."""
+    """Yield the label of each table and the names in its column, batch by batch."""
     for table in _tables(data):
         raise_first(list(columns.missing_from(table.names, where=table.label).values()))
         for batch in table.batches(list(columns.needed)):
@@ -112,7 +112,7 @@ def _tables(data: Any) -> list[Table]:
 
 
 def feature_names(names: str, source: Any) -> tuple[str, ...]:
-    """The name of each feature, in the order of the columns of a batch.
+    """Return the name of each feature, in the order of the columns of a batch.
 
     Several names are what they are, and the data are not opened. A single one may be a column of lists, whose entries
     are called ``x[0]``, ``x[1]``, .., or stand for numbered columns, which keep their names. Of a folder, the first
@@ -143,7 +143,7 @@ def feature_names(names: str, source: Any) -> tuple[str, ...]:
 
 
 def _of_column(table: Table, name: str) -> tuple[str, ...]:
-    """The names of what is in one column; none if it has no rows."""
+    """Return the names of the content of one column; none if it has no rows."""
     for batch in table.batches([name]):
         array = batch.column(0)
         width = first_length(lengths_of(array)) if is_list(plain(array)) else None

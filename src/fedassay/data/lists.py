@@ -1,4 +1,4 @@
-"""Columns of lists as rows of numbers, and what makes some rows unlike the others."""
+"""Columns of lists as rows of numbers, and the defects of rows that differ from the others."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ Matrix = NDArray[np.float64]
 Bad = NDArray[np.bool_]
 
 MISSING = -1
-"""The length of a list that is not there."""
+"""Length of a list that is missing."""
 
 _SMALL = 2**24
 
 
 def lengths_of(array: Any) -> NDArray[np.int64]:
-    """The number of entries of each row, -1 where there is no list."""
+    """Return the number of entries of each row, -1 where there is no list."""
     array = plain(array)
     if not is_list(array):
         return np.full(len(array), MISSING, dtype=np.int64)
@@ -37,7 +37,7 @@ def lengths_of(array: Any) -> NDArray[np.int64]:
 
 
 def first_length(lengths: NDArray[np.int64]) -> int | None:
-    """The length of the first list; None if there is none."""
+    """Return the length of the first list; None if there is none."""
     there = lengths != MISSING
     return int(lengths[np.argmax(there)]) if there.any() else None
 
@@ -45,7 +45,9 @@ def first_length(lengths: NDArray[np.int64]) -> int | None:
 def matrix_of(
     array: Any, lengths: NDArray[np.int64], width: int, *, numbers: Callable[[Any], Numbers] = to_numbers
 ) -> Matrix:
-    """The rows of this length; the others are NaN. Without columns if it would be much larger than the lists.
+    """Return the rows of this length; the others are NaN.
+
+    The result has no columns if it would be much larger than the lists.
 
     `numbers` says what an entry counts as.
     """
@@ -70,7 +72,7 @@ _TAIL = re.compile(r"(?P<stem>.*?)(?P<digits>[0-9]{1,9})", re.DOTALL)
 
 FEWEST_CLASSES = 2
 ONE_LOGIT = "export one logit for each class (the single logit z of a binary model is the pair 0, z)"
-"""What to do where there is a single logit."""
+"""Fix where there is a single logit."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,7 +87,7 @@ class _Numbered:
 
 
 def numbered_columns(beginning: str, existing: Sequence[str]) -> tuple[str, ...]:
-    """The columns called `beginning`, perhaps an underscore, and a number, in the order of the numbers.
+    """Return the columns called `beginning`, perhaps an underscore, and a number, in the order of the numbers.
 
     Examples
     --------
@@ -96,7 +98,7 @@ def numbered_columns(beginning: str, existing: Sequence[str]) -> tuple[str, ...]
 
 
 def beginnings(existing: Sequence[str]) -> tuple[str, ...]:
-    """What the names of at least two numbered columns begin with, without the underscore.
+    """Return the beginnings of the names of at least two numbered columns, without the underscore.
 
     Examples
     --------
@@ -124,9 +126,9 @@ def numbering_problem(
     each: str = "class",
     fewest: int = FEWEST_CLASSES,
 ) -> Finding | None:
-    """Why these numbered columns cannot be used: a gap, a number twice, too few. None where there is none.
+    """Return why these numbered columns cannot be used: a gap, a number twice, too few. None if they can.
 
-    `one` is what a column holds, `each` what there must be one of in a column.
+    `one` names the content of a column, `each` the thing that has one column.
 
     Examples
     --------
@@ -168,7 +170,7 @@ def numbering_problem(
 
 
 class Width(NamedTuple):
-    """How many numbers each row holds (logits, features), and which table says so.
+    """Number of values that each row holds (logits, features), and the table that says so.
 
     `columns` are that table's columns, where they are numbered and their names matter.
     """
@@ -179,13 +181,13 @@ class Width(NamedTuple):
 
 
 class BadRows:
-    """How many rows have one defect, and the first of them."""
+    """Number of rows with one defect, and the first of them."""
 
     def __init__(self) -> None:
         self.count, self.row, self.value = 0, 0, ""
 
     def add(self, start: int, bad: Bad, describe: Callable[[int], str]) -> None:
-        """Take account of rows from number `start`; `describe` tells what is in one of them."""
+        """Take account of rows from number `start`; `describe` gives the content of one of them."""
         if bad.any():
             first = int(np.argmax(bad))
             if not self.count:
@@ -193,13 +195,13 @@ class BadRows:
             self.count += int(np.count_nonzero(bad))
 
     def sentence(self, defect: str, rows: int, value: str) -> str:
-        """How many of so many rows, and the first."""
+        """Return a sentence with the number of these rows out of all `rows`, and the first."""
         these = "1 row" if self.count == 1 else f"{self.count} rows"
         return f"{these} {defect} in {rows} rows, the first in row {self.row} (counting from 0): {value}"
 
 
 class WideReader:
-    """Turns the columns of one table that hold several numbers a row into one array, batch by batch.
+    """Reader that turns the columns of a table with several numbers a row into one array, batch by batch.
 
     It keeps what was wrong with them. The first row that has numbers says how many there are.
 
@@ -210,11 +212,11 @@ class WideReader:
     """
 
     each: tuple[str, str]
-    """What there is a number of in a row, and several of these."""
+    """Names of the thing that a row holds a number for, in the singular and the plural."""
     fixes: tuple[str, str]
-    """What to do about rows of another length, and about values that are no finite numbers."""
+    """Fixes for rows of another length, and for values that are no finite numbers."""
     numbers: Callable[[Any], Numbers] = staticmethod(to_numbers)
-    """What the entry of a list counts as."""
+    """Function from the entries of a list to numbers."""
 
     def __init__(self, *, label: str, what: str, agreed: Width | None) -> None:
         self._label, self._what, self._agreed = label, what, agreed
@@ -223,13 +225,13 @@ class WideReader:
         self._other_length, self._not_finite = BadRows(), BadRows()
 
     def _lists(self, array: Any) -> tuple[Matrix, NDArray[np.int64]]:
-        """The rows of a column of lists, as wide as the first one, and the length of each."""
+        """Return the rows of a column of lists, as wide as the first one, and the length of each."""
         lengths = lengths_of(array)
         width = first_length(lengths) if self._own is None else self._own[0]
         return matrix_of(array, lengths, width or 0, numbers=type(self).numbers), lengths
 
     def _judged(self, values: Matrix, lengths: NDArray[np.int64], entry: Callable[[int], str]) -> Bad:
-        """Mark the rows that cannot be used; `entry` tells what is in one that is not finite."""
+        """Mark the rows that cannot be used; `entry` gives the content of one that is not finite."""
         there = lengths != MISSING
         if self._own is None and there.any():
             row = int(np.argmax(there))
@@ -242,7 +244,7 @@ class WideReader:
         return np.asarray(short | wrong | (values.shape[1] != width))
 
     def findings(self) -> list[Finding]:
-        """Everything found so far that makes these columns unusable."""
+        """Return everything found so far that makes these columns unusable."""
         found = self._about_the_table()
         if self._own is not None and self._other_length.count:
             width, row = self._own
@@ -257,5 +259,5 @@ class WideReader:
         return found
 
     def _about_the_table(self) -> list[Finding]:
-        """What makes all rows unusable."""
+        """Return the findings that make all rows unusable."""
         raise NotImplementedError

@@ -19,7 +19,7 @@ class Names(Sequence[str]):
     """Different names in a fixed order, made when asked for. `index` is fast in every subclass."""
 
     def __getitem__(self, position: Any) -> Any:
-        """One name, or a list of names."""
+        """Return one name, or a list of names."""
         if isinstance(position, slice):
             return [self._name(i) for i in range(len(self))[position]]
         return self._name(range(len(self))[position])
@@ -36,7 +36,7 @@ class Names(Sequence[str]):
 
 
 class RowNames(Names):
-    """Each row is its own client, called by its number.
+    """Names of clients where each row is its own client, called by its number.
 
     Examples
     --------
@@ -55,7 +55,7 @@ class RowNames(Names):
         return str(position)
 
     def index(self, name: Any, start: int = 0, stop: int | None = None) -> int:
-        """The position of a name; `ValueError` if there is no such name."""
+        """Return the position of a name; `ValueError` if there is no such name."""
         if isinstance(name, str) and name.isascii() and name.isdigit() and len(name) < 20:
             position = int(name)
             if str(position) == name and position in range(self._count)[start:stop]:
@@ -85,7 +85,7 @@ class SortedNames(Names):
         return name
 
     def __getitem__(self, position: Any) -> Any:
-        """One name, or a list of names."""
+        """Return one name, or a list of names."""
         if isinstance(position, slice):
             start, stop, step = position.indices(len(self))
             if step == 1:
@@ -93,18 +93,18 @@ class SortedNames(Names):
         return super().__getitem__(position)
 
     def index(self, name: Any, start: int = 0, stop: int | None = None) -> int:
-        """The position of a name; `ValueError` if there is no such name."""
+        """Return the position of a name; `ValueError` if there is no such name."""
         position = bisect_left(self, name) if isinstance(name, str) else len(self)
         if position in range(len(self))[start:stop] and self._name(position) == name:
             return position
         raise ValueError(f"{name!r} is not a client")
 
     def positions(self, names: Any) -> Any:
-        """The positions of an Arrow array of names, all of which must be here."""
+        """Return the positions of an Arrow array of names, all of which must be here."""
         return pc.index_in(names, value_set=self.array).to_numpy(zero_copy_only=False)
 
 
-# --- how many rows each client has --------------------------------------------------------------------------
+# --- number of rows of each client --------------------------------------------------------------------------
 
 _PENDING = 2**20
 _NEUTRAL: dict[np.ufunc, float] = {np.minimum: np.inf, np.maximum: -np.inf}
@@ -149,7 +149,7 @@ class PerClient:
         return names, found
 
     def merged(self) -> tuple[Any, dict[str, NDArray[np.float64]]]:
-        """The names of all clients so far, in an Arrow array, and the numbers of each."""
+        """Return the names of all clients so far, in an Arrow array, and the numbers of each."""
         encoded = pa.concat_arrays([names for names, _ in self._parts]).dictionary_encode()
         numbers = {
             name: np.concatenate([found[name] for _, found in self._parts]) for name in self._reductions
@@ -169,7 +169,7 @@ class ClientCounts:
 
 
 class Roster:
-    """The clients and how many rows each has."""
+    """Clients and their numbers of rows."""
 
     def __init__(self, known: Iterable[str] = ()) -> None:
         self._counts = PerClient({"rows": np.add, "positives": np.add}, known)
@@ -179,7 +179,7 @@ class Roster:
         self._counts.add(clients, rows=np.ones(len(positive)), positives=positive)
 
     def counts(self) -> ClientCounts:
-        """All clients so far, sorted by name."""
+        """Return all clients so far, sorted by name."""
         names, counts = self._counts.merged()
         order = pc.array_sort_indices(names)
         rows, positives = (counts[name][order.to_numpy()].astype(np.int64) for name in counts)

@@ -40,7 +40,7 @@ _LISTS = (
 
 
 def plain(array: Any) -> Any:
-    """The same values without dictionary encoding or an extension type around them."""
+    """Return the same values without dictionary encoding or an extension type around them."""
     if isinstance(array, pa.ExtensionArray):
         array = array.storage
     if pa.types.is_dictionary(array.type):
@@ -49,18 +49,18 @@ def plain(array: Any) -> Any:
 
 
 def is_text(array: Any) -> bool:
-    """Whether the values are text."""
+    """Return whether the values are text."""
     kind = array.type
     return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
 
 
 def is_list(array: Any) -> bool:
-    """Whether each value is a list."""
+    """Return whether each value is a list."""
     return any(fits(array.type) for fits in _LISTS)
 
 
 def values_per_row(array: Any) -> int:
-    """How many numbers a row holds, on average and rounded down, but at least one.
+    """Return the number of values that a row holds, on average and rounded down, but at least one.
 
     Examples
     --------
@@ -74,12 +74,12 @@ def values_per_row(array: Any) -> int:
 
 
 def is_single(array: Any) -> bool:
-    """Whether the values are floats of 32 bits."""
+    """Return whether the values are floats of 32 bits."""
     return bool(pa.types.is_float32(plain(array).type))
 
 
 def as_decimals(numbers: Numbers) -> Numbers:
-    """Floats of 32 bits as the decimals of up to seven digits that they stand for; others as they are.
+    """Return floats of 32 bits as the decimals of up to seven digits that they stand for; others unchanged.
 
     In a column of 32 bits, 3.9 is 3.9000000953674316, which is not a value up to 3.9.
 
@@ -96,7 +96,7 @@ def as_decimals(numbers: Numbers) -> Numbers:
 
 
 def to_numbers(array: Any) -> Numbers:
-    """Each value as a float, NaN where it is missing or not a number.
+    """Convert each value to a float, NaN where it is missing or not a number.
 
     Text counts as the number that it spells. Truth values, dates and nested values are not numbers.
 
@@ -131,7 +131,7 @@ def _parse(text: Any) -> Any:
 
 
 def to_truth(array: Any) -> Numbers:
-    """As `to_numbers`, and truth values, also spelled out in any case, are 0 and 1.
+    """Convert as `to_numbers`, and read truth values, also spelled out in any case, as 0 and 1.
 
     Examples
     --------
@@ -153,7 +153,7 @@ def to_truth(array: Any) -> Numbers:
 
 
 def is_missing(array: Any) -> NDArray[np.bool_]:
-    """The mask of the values that are missing.
+    """Return the mask of the values that are missing.
 
     Examples
     --------
@@ -171,7 +171,7 @@ def is_missing(array: Any) -> NDArray[np.bool_]:
 
 @dataclass(frozen=True, kw_only=True)
 class LocalClients:
-    """Which client each row of a batch belongs to: a position in `names`, or -1 where none is given."""
+    """Client of each row of a batch: a position in `names`, or -1 where none is given."""
 
     codes: NDArray[np.int32]
     names: Any
@@ -179,7 +179,9 @@ class LocalClients:
 
 
 def to_clients(array: Any) -> LocalClients:
-    """Client names. Missing or empty names, names with NUL bytes, fractions and nested values get the code -1.
+    """Convert values to client names.
+
+    Missing or empty names, names with NUL bytes, fractions and nested values get the code -1.
 
     A whole number stored as a float names the same client as the integer: data frames turn integers into
     floats when a column once had gaps.
@@ -211,7 +213,7 @@ def to_clients(array: Any) -> LocalClients:
 
 
 def _to_names(values: Any) -> Any:
-    """Text for each value, null where it cannot name a client."""
+    """Return a text for each value, null where it cannot name a client."""
     kind = values.type
     if pa.types.is_floating(kind):
         floats = pc.cast(values, pa.float64())
@@ -228,7 +230,7 @@ def _to_names(values: Any) -> Any:
 
 
 def _decoded(values: Any) -> Any:
-    """Bytes as text, null where they are not UTF-8; a damaged file may hold such "text" too."""
+    """Decode bytes as text, null where they are not UTF-8; a damaged file may hold such "text" too."""
     raw = pc.cast(values, pa.large_binary())
     try:
         return pc.cast(raw, pa.large_string())

@@ -1,4 +1,4 @@
-"""How the rows of a simulation are dealt to clients where no column says whose they are.
+"""Partitions: how the rows of a simulation are dealt to clients where no column names the client of a row.
 
 Only for simulations: in a real federation rows are where they are. File drop and Flower deployments know no partition.
 """
@@ -36,7 +36,7 @@ class Partition:
     spec : ``iid`` deals shuffled rows in turn, so that sizes differ by at most one. ``dirichlet:BETA`` skews labels:
         for each class the shares of the clients are drawn from a symmetric Dirichlet law, and its shuffled rows are
         dealt by them. ``by:COLUMN`` is the column that names the client, as if it had been given itself.
-    clients : how many there are, with or without rows; not for ``by:COLUMN``.
+    clients : the number of clients, with or without rows; not for ``by:COLUMN``.
     seed : makes it repeatable. By default that of the simulation, and if that has none, a fresh one.
 
     Guarantee: every row belongs to exactly one client, and clients keep the order of the data. Client k gets n_j p_jk
@@ -102,13 +102,13 @@ class Partition:
         return SortedNames(pa.array([f"client-{one:0{width}d}" for one in numbers], pa.large_string()))
 
     def seeded(self, seed: int | None) -> Partition:
-        """With a seed, so that rows are dealt alike however often they are read: its own, this one, or a fresh one."""
+        """Return a partition with a seed, so that each pass deals alike: its own, this one, or a fresh one."""
         if self.seed is not None or self.column is not None:
             return self
         return replace(self, seed=int.from_bytes(SecureRandomness().bytes(8)) if seed is None else seed)
 
     def label_role(self, columns: Mapping[str, str]) -> str | None:
-        """The role whose values are skewed, among those that are read; None if the partition needs no labels."""
+        """Return the role whose values are skewed, among those that are read; None if no labels are needed."""
         if self._parts[0] != "dirichlet":
             return None
         for role in LABELS:
@@ -120,7 +120,7 @@ class Partition:
         )
 
     def deal(self, labels: NDArray[np.integer]) -> NDArray[np.int32]:
-        """The client of each row, as its position in `names`. Without skew only the number of labels counts."""
+        """Return the client of each row, as its position in `names`. Without skew only the number of labels counts."""
         assert self.clients is not None
         assert self.seed is not None
         source = SimulatedRandomness(self.seed).child("partition")
@@ -139,10 +139,10 @@ class Partition:
 
 
 def dirichlet(beta: float, clients: int, rng: np.random.Generator) -> NDArray[np.float64]:
-    """Shares from the symmetric Dirichlet law, for every positive beta.
+    """Draw shares from the symmetric Dirichlet law, for every positive beta.
 
     They are Gamma(beta) variables divided by their sum, and Gamma(beta) = Gamma(beta + 1) U^(1/beta). In log space, and
-    relative to the largest U, nothing underflows: as beta vanishes, whoever has that one gets everything.
+    relative to the largest U, nothing underflows: as beta vanishes, the client with the largest U gets everything.
     """
     exponential = rng.standard_exponential(clients)  # -log U
     with np.errstate(over="ignore"):
@@ -153,7 +153,7 @@ def dirichlet(beta: float, clients: int, rng: np.random.Generator) -> NDArray[np
 
 
 def _sizes(rows: int, shares: NDArray[np.float64], rng: np.random.Generator) -> NDArray[np.int64]:
-    """How many of the rows each client gets: rows times its share on average, and never further than one from it."""
+    """Draw the number of rows of each client: on average rows times its share, never further than 1 from it."""
     # Systematic sampling: one offset for all ends, so that each interval of length x holds x points on average.
     ends = np.floor(np.cumsum(shares) * rows + rng.random()).astype(np.int64)
     ends[-1] = rows

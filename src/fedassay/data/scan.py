@@ -1,4 +1,4 @@
-"""One validating pass over a table: canonical columns batch by batch, and what was wrong with them.
+"""One validating pass over a table: canonical columns batch by batch, and their defects.
 
 Memory is bounded: a tally keeps counts, one row number and a handful of values.
 """
@@ -34,11 +34,11 @@ class Chunk:
     clients: LocalClients | None = field(repr=False)
 
     def is_bad(self, role: str) -> NDArray[np.bool_]:
-        """Which rows are unacceptable in this role."""
+        """Return which rows are unacceptable in this role."""
         return self.bad.get(role, np.zeros(self.length, dtype=np.bool_))
 
     def good(self, role: str) -> NDArray[Any] | None:
-        """The acceptable values in this role, if there is such a column."""
+        """Return the acceptable values in this role, if there is such a column."""
         values = self.columns.get(role)
         return values if values is None or role not in self.bad else values[~self.bad[role]]
 
@@ -47,7 +47,7 @@ class Scan:
     """One pass over one table. Read `chunks` to the end; then `findings` are complete.
 
     Columns that are missing are left out of the chunks, so that the others can still be looked at. `width` is
-    how many logits or features the rows of the other tables have, if that is known.
+    the number of logits or features of the rows of the other tables, if it is known.
     """
 
     def __init__(self, table: Table, columns: Columns, width: Width | None = None) -> None:
@@ -65,7 +65,7 @@ class Scan:
         self._wide = self._reader(width)
 
     def _usable(self, role: str) -> tuple[str, ...]:
-        """The columns of the table that play this role; of several named ones those that are there."""
+        """Return the columns of the table that play this role; of several named ones those that are there."""
         named = self._columns.named(role)
         if len(named) == 1 and named[0] in self._absent:
             return ()
@@ -96,17 +96,17 @@ class Scan:
 
     @property
     def width(self) -> Width | None:
-        """How many logits or features a row has, as far as it is known by now and matters."""
+        """Number of logits or features of a row, as far as it is known by now and matters."""
         return self._wide.width
 
     def findings(self) -> list[Finding]:
-        """Everything found so far that makes the table unusable."""
+        """Return everything found so far that makes the table unusable."""
         tallied = [tally.finding() for tally in self._tallies.values()]
         found = self._wide.findings() + [finding for finding in tallied if finding is not None]
         return self.absent + [self._with_line(finding) for finding in found]
 
     def _with_line(self, finding: Finding) -> Finding:
-        """The finding with the line of the file beside the number of the row, where there are lines."""
+        """Add the line of the file to the number of the row in a finding, where there are lines."""
         row = _ROW.search(finding.got)
         line = None if row is None else self._table.line_of(int(row[1]))
         if row is None or line is None:
@@ -114,7 +114,7 @@ class Scan:
         return replace(finding, got=f"{finding.got} (line {line} of the file)")
 
     def chunks(self) -> Iterator[Chunk]:
-        """The rows, converted; unacceptable values are marked and counted, not raised."""
+        """Yield the rows, converted; unacceptable values are marked and counted, not raised."""
         needed = [name for names in self._found.values() for name in names]
         if self._columns.client is not None and self._columns.client not in self._absent:
             needed.append(self._columns.client)
@@ -153,7 +153,7 @@ class Scan:
     def _bounded(
         self, role: Role, values: NDArray[Any], wrong: NDArray[np.bool_]
     ) -> tuple[NDArray[Any], NDArray[np.bool_]]:
-        """A class must be one of those that have a logit."""
+        """Mark the classes that have no logit."""
         if role.name != CLASS or LOGITS not in self._columns.names or self.width is None:
             return values, wrong
         classes = self.width.numbers
@@ -172,7 +172,7 @@ _SMALLEST_KEPT = 2**15
 
 
 class Distinct:
-    """Counts different values: exactly up to 32767 of them, then estimated within about 0.6 %.
+    """Counter of different values: exact up to 32767 of them, then estimated within about 0.6 %.
 
     Keeps the k smallest hashes of the values seen. If the k-th smallest of n uniform hashes in [0, 1] is h,
     (k-1)/h is an unbiased estimate of n with relative standard error about 1/√(k-2) (Beyer et al. 2007,
@@ -198,7 +198,7 @@ class Distinct:
         self._hashes = np.unique(np.concatenate([self._hashes, fresh]))[:_SMALLEST_KEPT]
 
     def count(self) -> int:
-        """How many different values there were."""
+        """Return the number of different values."""
         if len(self._hashes) < _SMALLEST_KEPT:
             return len(self._hashes)
         return round((_SMALLEST_KEPT - 1) * 2**64 / (int(self._hashes[-1]) + 1))
@@ -212,7 +212,7 @@ def _mixed(bits: NDArray[np.uint64]) -> NDArray[np.uint64]:
 
 
 class ValueProfile:
-    """How many values, how many different ones, and how far they reach: what a range has to hold."""
+    """Number of values, number of different ones, and their extent: what a range has to hold."""
 
     def __init__(self) -> None:
         self._distinct = Distinct()
@@ -235,7 +235,7 @@ class ValueProfile:
 
 
 class ScoreProfile(ValueProfile):
-    """How many scores, how many different ones, how many at the ends, how crowded the fullest bin."""
+    """Number of scores, of different scores and of scores at the ends, and the share in the fullest bin."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -256,7 +256,7 @@ class ScoreProfile(ValueProfile):
 
 
 class LabelProfile:
-    """How many labels, and how many of them positive."""
+    """Number of labels, and of positive ones."""
 
     def __init__(self) -> None:
         self.count = self.positives = 0

@@ -1,6 +1,6 @@
-"""What a column must hold, by the role that it plays.
+"""Roles of columns, and what a column must hold in each of them.
 
-A role such as ``score`` is what summaries ask for; the user says which of their columns plays it. A later
+A role such as ``score`` is what summaries ask for; the user names the column that plays it. A later
 task adds a role by adding one entry to `ROLES`: its canonical type, its check, and the words for its error.
 """
 
@@ -37,7 +37,7 @@ MOST_COLUMNS_LISTED = 20
 
 
 def absent(name: str, role: str, existing: Sequence[str], *, wide: bool, where: str) -> Finding:
-    """The error about a column that is not there, or there more than once, and what may have been meant.
+    """Return the error about a column that is absent, or there more than once, and what may have been meant.
 
     `wide` is for a role that may also be named by what numbered columns begin with.
 
@@ -66,7 +66,7 @@ def absent(name: str, role: str, existing: Sequence[str], *, wide: bool, where: 
 
 
 def _nameable(existing: Sequence[str], *, wide: bool) -> tuple[str, ...]:
-    """What can be named for a role: columns, or for a wide role what the names of numbered ones begin with."""
+    """Return the names that can be given for a role: columns, or for a wide role the stems of numbered ones."""
     if not wide:
         return tuple(existing)
     stems = beginnings(existing)
@@ -77,7 +77,7 @@ def _nameable(existing: Sequence[str], *, wide: bool) -> tuple[str, ...]:
 # --- what a column must hold --------------------------------------------------------------------------------
 
 CLIENT = "client"
-"""Not a role of `ROLES`: the column that says whose row it is, and in pooled rows the client's index."""
+"""Name of the column with the client of each row, and in pooled rows its index; not a role of `ROLES`."""
 
 LOGITS = "logits"
 FEATURES = "features"
@@ -87,12 +87,12 @@ LARGEST_CLASS = 2**31 - 1
 
 _Bad = NDArray[np.bool_]
 Convert = Callable[[Any], tuple[NDArray[Any], _Bad]]
-"""An Arrow array to canonical values and the mask of the rows whose value is not acceptable."""
+"""Function from an Arrow array to canonical values and the mask of the rows that are not acceptable."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Role:
-    """What the column in this role must hold.
+    """Requirements on a column in this role.
 
     `convert` never raises on a value: it marks it. What it returns for a marked row is meaningless.
     """
@@ -102,11 +102,11 @@ class Role:
     expected: str
     fix: str
     lists_values: bool = False
-    """Whether an error lists the distinct values found, for columns that should hold very few."""
+    """True if an error lists the distinct values found, for columns that should hold very few."""
     wide: bool = False
-    """Whether a row holds several numbers: a list, or one number in each of several numbered columns."""
+    """True if a row holds several numbers: a list, or one number in each of several numbered columns."""
     several: bool = False
-    """Whether the user may also name each of the columns, separated by commas."""
+    """True if the user may also name each of the columns, separated by commas."""
 
 
 def _score(array: Any) -> tuple[NDArray[Any], _Bad]:
@@ -229,7 +229,7 @@ ROLES: Mapping[str, Role] = MappingProxyType(
 
 @dataclass(frozen=True, kw_only=True)
 class Columns:
-    """Which of the user's columns plays which role, and which one names the client, if any does.
+    """Columns of the user by role, and the column that names the client, if there is one.
 
     Examples
     --------
@@ -297,7 +297,7 @@ class Columns:
         return tuple(dict.fromkeys((*named, *client)))
 
     def named(self, role: str) -> tuple[str, ...]:
-        """What the user names for a role: one name, or each of several columns.
+        """Return the names that the user gives for a role: one name, or each of several columns.
 
         Examples
         --------
@@ -307,7 +307,7 @@ class Columns:
         return split_names(self.names[role]) if ROLES[role].several else (self.names[role],)
 
     def in_table(self, existing: Sequence[str]) -> dict[str, tuple[str, ...]]:
-        """The columns of a table with these names that play each role: several if they are numbered, or none.
+        """Return the columns of a table with these names by role: several if they are numbered, or none.
 
         Examples
         --------
@@ -322,7 +322,7 @@ class Columns:
         return found
 
     def missing_from(self, existing: Sequence[str], *, where: str) -> dict[str, Finding]:
-        """For each column that is absent, or there more than once, the error that says so."""
+        """Return, for each column that is absent or there more than once, the error that says so."""
         roles = {name: role for role in self.names for name in self.named(role)}
         found = {
             name: self._problem(name, roles.get(name, CLIENT), existing, where=where) for name in self.needed
@@ -357,7 +357,7 @@ _GUESSES = ("score", "prediction")
 
 
 def _of_different_tasks(role: str, other: str) -> bool:
-    """Whether one column may play both roles, because no task reads both: a study has tasks of several kinds.
+    """Return whether one column may play both roles of a study with several tasks, because no task reads both.
 
     Examples
     --------

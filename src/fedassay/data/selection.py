@@ -1,4 +1,4 @@
-"""What a client does to its rows before they are measured: fit and held-out parts, and at most so many rows.
+"""Selection of a client's rows before they are measured: fit and held-out parts, and a largest number of rows.
 
 The bound on the rows of a client is the one from which the noise for the unit "client" is computed. Which rows stay is
 decided by fresh randomness each time, uniformly over all subsets, so that the rows left out do not depend on their
@@ -44,7 +44,7 @@ from fedassay.errors import UsageError
 from fedassay.protocol.vocabulary import Batch, Part, Plan, Randomness, Rows, Unit
 from fedassay.tasks.shared_parameters import HOLDOUT
 
-# --- at most so many rows -----------------------------------------------------------------------------------
+# --- a largest number of rows -------------------------------------------------------------------------------
 
 
 Mask = NDArray[np.bool_]
@@ -55,7 +55,7 @@ _KEYS_AT_ONCE = 2**20
 
 
 def limit_rows(rows: Rows, most: int, randomness: Randomness) -> tuple[Rows, int]:
-    """At most `most` of one client's rows, and how many were left out.
+    """Return at most `most` of one client's rows, and the number of rows left out.
 
     Guarantee: each subset of `most` rows is equally likely, exactly (not up to a modulo bias). The result
     can be read again and gives the same rows. Reads the rows once to count them; memory is proportional to
@@ -89,7 +89,7 @@ def limit_rows(rows: Rows, most: int, randomness: Randomness) -> tuple[Rows, int
 
 
 def limit_pooled(rows: PooledRows, most: int, randomness: Randomness) -> tuple[PooledRows, int]:
-    """At most `most` rows of each client, and how many were left out in all.
+    """Return at most `most` rows of each client, and the number of rows left out in all.
 
     Guarantee: for each client the same law as `limit_rows`, independently of the other clients. Reads the
     rows once to count them. Memory: a few words per client and one byte per row of a client with too many.
@@ -116,7 +116,7 @@ def limit_pooled(rows: PooledRows, most: int, randomness: Randomness) -> tuple[P
 
 
 def numbered(batches: Iterator[Batch], clients: int) -> Iterator[tuple[Batch, Whole]]:
-    """Each batch of pooled rows with each row's position among the rows of its own client."""
+    """Yield each batch of pooled rows with each row's position among the rows of its own client."""
     seen = np.zeros(clients, dtype=np.int64)
     for batch in batches:
         codes = batch[CLIENT]
@@ -129,9 +129,9 @@ def numbered(batches: Iterator[Batch], clients: int) -> Iterator[tuple[Batch, Wh
 
 
 def choose(total: int, count: int, randomness: Randomness) -> Whole:
-    """A uniformly random subset of `count` of the numbers below `total`, sorted.
+    """Draw a uniformly random subset of `count` of the numbers below `total`, sorted.
 
-    The first `count` different values of a sequence of independent uniform draws: relabelling the numbers
+    It is the first `count` different values of a sequence of independent uniform draws: relabelling the numbers
     does not change the law of the sequence, so no subset is preferred. Never more values are drawn at once
     than are still missing, so none has to be left out at the end. Fast for ``count <= total / 2``.
     """
@@ -144,7 +144,7 @@ def choose(total: int, count: int, randomness: Randomness) -> Whole:
 
 
 def below(bound: int, count: int, randomness: Randomness) -> Whole:
-    """Independent draws, exactly uniform on the whole numbers below `bound`.
+    """Draw independent numbers, exactly uniform on the whole numbers below `bound`.
 
     Words from the incomplete last multiple of `bound` are drawn again, which removes the bias of a remainder.
     """
@@ -156,7 +156,7 @@ def below(bound: int, count: int, randomness: Randomness) -> Whole:
 
 
 def _choose_each(counts: Whole, most: int, randomness: Randomness) -> Mask:
-    """For each client, one after the other, which of its rows stay."""
+    """Draw for each client, one after the other, which of its rows stay."""
     chosen = np.zeros(int(counts.sum()), dtype=np.bool_)
     ends = np.cumsum(counts)
     start = client = 0
@@ -212,7 +212,7 @@ Blocks = NDArray[np.uint64]
 def select_part(
     rows: Rows, part: Part, *, key: bytes, unit: Unit, client: str, holdout: float = HOLDOUT
 ) -> Rows:
-    """The rows of one client that belong to `part`.
+    """Return the rows of one client that belong to `part`.
 
     Guarantee: the atoms are disjoint and together all rows; the same key gives the same split in every run; a unit
     is held out with probability `holdout`, and otherwise in either half of the fit rows with equal
@@ -239,7 +239,7 @@ def select_part(
 def measured_rows(
     rows: Rows, plan: Plan, *, key: bytes, client: str, holdout: float, randomness: Randomness
 ) -> tuple[Rows, int]:
-    """The rows of one client that a plan is about, at most as many as it allows, and how many were left out."""
+    """Return the rows of one client that a plan is about, at most as many as it allows, and the number left out."""
     protection = plan.setting.protection
     rows = select_part(rows, plan.query.part, key=key, unit=protection.unit, client=client, holdout=holdout)
     if protection.rows_per_client is None:
@@ -250,7 +250,7 @@ def measured_rows(
 def select_pooled_part(
     federation: Federation, part: Part, *, key: bytes, unit: Unit, holdout: float = HOLDOUT
 ) -> PooledRows:
-    """The rows of all clients that belong to `part`: for each client exactly those of `select_part`."""
+    """Return the rows of all clients that belong to `part`: for each client exactly those of `select_part`."""
     coins = Coins(key=key, unit=unit, holdout=holdout)
     rows = federation.pooled()
     if part is Part.ALL:
@@ -266,7 +266,7 @@ def select_pooled_part(
 def _addressed(
     batches: Iterator[Batch], clients: Sequence[str], coins: Coins
 ) -> Iterator[tuple[Blocks, NDArray[np.int64], Batch]]:
-    """Each batch with what its rows' coins depend on: the client's block and the position."""
+    """Yield each batch with what its rows' coins depend on: the client's block and the position."""
     if isinstance(clients, RowNames):
         for batch in batches:
             codes = batch[CLIENT]
@@ -299,11 +299,11 @@ class Coins:
         self._by_position = unit is Unit.EXAMPLE
 
     def start(self, blocks: Blocks) -> Blocks:
-        """The first of the two steps, which is the same for all rows of a client."""
+        """Compute the first of the two steps, which is the same for all rows of a client."""
         return self._encrypt(blocks)
 
     def within(self, part: Part, started: Blocks, positions: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """Whether each row is in this part; `started` has one block for all rows or one for each."""
+        """Return whether each row is in this part; `started` has one block for all rows or one for each."""
         if part is Part.ALL:
             return np.ones(len(positions), dtype=np.bool_)
         blocks = np.empty((len(positions), 2), dtype="<u8")
@@ -324,7 +324,7 @@ class Coins:
 
 
 def name_blocks(names: Sequence[str]) -> Blocks:
-    """A block for each name, different names getting different blocks.
+    """Return a block for each name, different names getting different blocks.
 
     Up to 15 bytes stand in the block as they are, with their length in the last byte; of longer names it is a
     120-bit hash, marked as such.
@@ -339,7 +339,7 @@ def _name_block(name: bytes) -> bytes:
 
 
 def number_blocks(numbers: NDArray[np.int64]) -> Blocks:
-    """The same as `name_blocks` of the decimal numbers, without a Python string for each.
+    """Return `name_blocks` of the decimal numbers, without a Python string for each.
 
     Examples
     --------

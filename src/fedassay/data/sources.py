@@ -31,7 +31,7 @@ from fedassay.errors import DataError, UsageError
 
 
 Missing = Literal["refuse", "report"]
-"""What is done about rows in which a value is missing: they are an error, or they are left out and counted."""
+"""Treatment of rows in which a value is missing: they are an error, or they are left out and counted."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,7 +51,7 @@ class CompleteRows:
     columns: Mapping[str, str]
 
     def table(self, table: Table) -> Table:
-        """The same table without these rows."""
+        """Return the same table without these rows."""
         roles = {role: name for role, name in self.columns.items() if role != "group"}
         if isinstance(table, NoRows) or not roles:
             return table
@@ -115,7 +115,7 @@ class LeftOut:
     by_column: Mapping[str, int]
 
     def __add__(self, other: LeftOut) -> LeftOut:
-        """The counts of two tables together."""
+        """Add the counts of two tables."""
         names = dict.fromkeys((*self.by_column, *other.by_column))
         return LeftOut(
             rows=self.rows + other.rows,
@@ -125,7 +125,7 @@ class LeftOut:
 
     @property
     def words(self) -> str:
-        """How many rows have no value, and in which columns.
+        """Number of rows without a value, and their columns.
 
         Examples
         --------
@@ -139,7 +139,7 @@ class LeftOut:
 
 
 def left_out(tables: Sequence[Table]) -> LeftOut | None:
-    """The rows that are left out of these tables; None where such rows are an error."""
+    """Count the rows that are left out of these tables; None where such rows are an error."""
     counts = [table.left_out() for table in tables if isinstance(table, CompleteTable)]
     return sum(counts[1:], start=counts[0]) if counts else None
 
@@ -170,7 +170,7 @@ Source = Table | Folder
 
 
 def open_source(data: Any) -> Source:
-    """What `data` holds, opened as far as the names of its columns.
+    """Open `data` as far as the names of its columns.
 
     Accepts a mapping of names to arrays or lists, a pandas or polars DataFrame, anything that exports an
     Arrow stream, the path of a ``.parquet``, ``.csv`` or ``.npz`` file, a folder of such files, or a
@@ -217,7 +217,7 @@ def _complete(data: CompleteRows) -> Source:
 
 
 def source_named(text: str, query: str | None, *, folder: Path = Path()) -> Path | Database:
-    """What an option or a site's file names: a query of a database, or a path relative to `folder`.
+    """Return the data that an option or a site's file names: a database query, or a path relative to `folder`.
 
     Examples
     --------
@@ -267,14 +267,14 @@ def _opener(path: Path) -> Callable[[Path], Table]:
 
 
 def files_with_rows(path: Path) -> list[Path]:
-    """The file, or those of a folder that are sites, in sorted order."""
+    """Return the file, or those of a folder that are sites, in sorted order."""
     if not path.is_dir():
         return [path]
     return sorted(entry for entry in _visible(path) if entry.suffix.lower() in OPENERS and not entry.is_dir())
 
 
 def not_read(source: Source) -> list[Finding]:
-    """What lies among the files of the sites and is not read, in one warning that names it.
+    """Return one warning that names the files in a folder of sites that are not read, if there are any.
 
     Examples
     --------

@@ -30,14 +30,14 @@ _ONE_SELECT = "write one SELECT that only reads"
 _ROWS_AT_ONCE, _VALUES_AT_ONCE = 2**15, 2**20
 _IN_MEMORY = 2**26
 _MOST_SECONDS = 600
-"""A query that takes longer is ended; a PostgreSQL URL may set another ``statement_timeout`` in its options."""
+"""Time limit of a query; a PostgreSQL URL may set another ``statement_timeout`` in its options."""
 _READS = frozenset(
     {sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_FUNCTION, sqlite3.SQLITE_RECURSIVE}
 )
 
 
 def is_url(text: str) -> bool:
-    """Whether a database is meant rather than a file.
+    """Return whether a text names a database rather than a file.
 
     Examples
     --------
@@ -84,7 +84,7 @@ class Database:
 
     @property
     def label(self) -> str:
-        """What errors call it: the kind, the host and the name, nothing that could be secret."""
+        """Name of the database in errors: the kind, the host and the name, nothing that could be secret."""
         return self._parsed.label
 
     @property
@@ -133,7 +133,7 @@ class Database:
 
     @contextmanager
     def _cursor(self) -> Iterator[Any]:
-        """A cursor that reads only, and not for ever; at PostgreSQL one of the server, which takes one SELECT."""
+        """Yield a cursor that reads only, for a limited time; at PostgreSQL a server cursor for one SELECT."""
         file = self.file
         if file is not None and not file.is_file():
             raise UsageError(
@@ -172,7 +172,7 @@ class Database:
 
 
 def _read_only(file: Path) -> sqlite3.Connection:
-    """An SQLite connection that reads this file, for some time, and does nothing else, such as writing a copy of it."""
+    """Open an SQLite connection that reads this file, for some time, and does nothing else, such as copying it."""
 
     def permit(action: int, *_: object) -> int:
         return sqlite3.SQLITE_OK if action in _READS else sqlite3.SQLITE_DENY
@@ -185,7 +185,7 @@ def _read_only(file: Path) -> sqlite3.Connection:
 
 
 def _simple(values: Sequence[Any]) -> list[Any]:
-    """Values of types that only databases have as what they spell."""
+    """Convert values of types that only databases have to what they spell."""
     return [str(value) if isinstance(value, UUID) else value for value in values]
 
 
@@ -212,7 +212,7 @@ class _Copy:
         self._ends.append(self._file.tell())
 
     def batches(self) -> Iterator[Any]:
-        """The batches, from the first, for any number of readers at a time."""
+        """Yield the batches, from the first, for any number of readers at a time."""
         for start, end in zip(self._ends, self._ends[1:], strict=False):
             with self._lock:
                 self._file.seek(start)

@@ -1,6 +1,6 @@
-"""Where the rows of a federation stay between passes: in memory if they fit, otherwise where they are.
+"""Stores of the rows of a federation between passes: in memory if they fit, otherwise where they are.
 
-Both give the same rows in the same order; a test holds them to it.
+Both give the same rows in the same order, which a test checks.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from fedassay.protocol.vocabulary import Batch, Rows
 _ORDER_BYTES = 8
 _WORTH_A_MAP = 2**20
 _WORTH_KEEPING = 2**14
-"""Bytes of a client's rows: fewer are copied faster than they are looked up, and there may be millions of clients."""
+"""Least bytes of a client's rows to keep: fewer are copied faster than looked up, and clients may be millions."""
 _MOST_KEPT = 2**28
 """Bytes of all rows up to which a second copy of them, client by client, may be kept."""
 
@@ -37,24 +37,24 @@ class ClientRows(Protocol):
     """The rows of all clients. A client is a position in the federation's names."""
 
     def rows_of(self, client: int) -> Rows:
-        """The rows of one client, in the order of the data."""
+        """Return the rows of one client, in the order of the data."""
 
     def pooled(self) -> Rows:
-        """All rows, in the order of the data."""
+        """Return all rows, in the order of the data."""
 
     def pooled_by_client(self) -> Rows:
-        """All rows, with a column of client positions."""
+        """Return all rows, with a column of client positions."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class SiteTable:
-    """A table, and whose it is if it belongs to one client."""
+    """A table, and its client if it belongs to one."""
 
     table: Table
     client: str | None = None
 
     def chunks(self, scan: Scan) -> Iterator[Chunk]:
-        """The chunks of a scan of this table, each row with its client."""
+        """Yield the chunks of a scan of this table, each row with its client."""
         for chunk in scan.chunks():
             if self.client is None:
                 yield chunk
@@ -74,7 +74,7 @@ class SiteTable:
 
 
 class Gathered:
-    """Collects canonical columns while they fit into `limit` bytes, and lets go of them when they do not.
+    """Collection of canonical columns while they fit into `limit` bytes; it drops them when they do not.
 
     Once complete, each column is taken out once: joining one needs room for that column only.
     """
@@ -107,11 +107,11 @@ class Gathered:
             self._clients.append(chunk.clients)
 
     def take_columns(self) -> dict[str, NDArray[Any]]:
-        """The columns of all chunks, one after the other."""
+        """Return the columns of all chunks, one after the other."""
         return {name: _joined(self._columns.pop(name)) for name in list(self._columns)}
 
     def take_codes(self, names: SortedNames) -> NDArray[np.int32]:
-        """The client of each row, as its position in `names`."""
+        """Return the client of each row, as its position in `names`."""
         found, self._clients = self._clients, []
         local = pa.concat_arrays([pa.array([], pa.large_string()), *(clients.names for clients in found)])
         # One look-up for the names of all chunks: each call builds a table of all clients.
@@ -122,9 +122,9 @@ class Gathered:
 
 
 def _apart(column: NDArray[Any]) -> NDArray[Any]:
-    """A copy in pages of its own, which the system gets back as soon as the copy is let go of.
+    """Copy a column into pages of its own, which the system gets back as soon as the copy is released.
 
-    Allocators keep what is given back to them, and arrays of rows and classes are large: joining the parts would
+    Allocators keep the memory that is freed, and arrays of rows and classes are large: joining the parts would
     hold them twice. Small ones are not worth it, and there can be only so many maps.
     """
     if column.nbytes < _WORTH_A_MAP:
@@ -135,7 +135,7 @@ def _apart(column: NDArray[Any]) -> NDArray[Any]:
 
 
 def _joined(parts: list[NDArray[Any]]) -> NDArray[Any]:
-    """All parts in one array; each is let go of as soon as it is copied, so that memory holds one copy."""
+    """Join all parts in one array; each is released as soon as it is copied, so that memory holds one copy."""
     joined = np.empty((sum(map(len, parts)), *parts[-1].shape[1:]), parts[0].dtype)
     stop = len(joined)
     while parts:
@@ -152,7 +152,7 @@ def _frozen(array: NDArray[Any]) -> NDArray[Any]:
 
 @dataclass(frozen=True, kw_only=True)
 class RowStore:
-    """In memory; each row is a client."""
+    """Store in memory; each row is a client."""
 
     columns: dict[str, NDArray[Any]] = field(repr=False)
 
@@ -179,7 +179,7 @@ def _number(batches: Iterator[Batch]) -> Iterator[Batch]:
 
 @dataclass(frozen=True, kw_only=True)
 class MemoryStore:
-    """In memory; `order` lists the rows client by client, `starts` where each client begins in it.
+    """Store in memory; `order` lists the rows client by client, `starts` where each client begins in it.
 
     A fit asks each client thousands of times: rows that stand together are views, and others are copied together
     once, if there are not too many (`kept`).
@@ -206,7 +206,7 @@ class MemoryStore:
         return StreamedRows(read=lambda: ArrayRows(columns=self._together(client)).batches())
 
     def _together(self, client: int) -> dict[str, NDArray[Any]]:
-        """The columns of one client, read-only."""
+        """Return the columns of one client, read-only."""
         found = self.kept.get(client)
         if found is not None:
             return found
@@ -232,7 +232,7 @@ class MemoryStore:
 
 @dataclass(frozen=True, kw_only=True)
 class StreamStore:
-    """Too large for memory: every pass reads the tables again, and one client costs a pass over its file."""
+    """Store of rows too large for memory: every pass reads the tables, and one client costs a pass over its file."""
 
     sites: tuple[SiteTable, ...]
     columns: Columns
@@ -291,7 +291,7 @@ class StreamStore:
 
 @dataclass(frozen=True, kw_only=True)
 class Holdings:
-    """A number of rows and their fingerprint (empty if nobody has taken it)."""
+    """Number of rows and their fingerprint (empty if none was taken)."""
 
     rows: int
     fingerprint: str = ""
@@ -302,7 +302,7 @@ def take_stock(rows: Rows, *, key: bytes) -> Holdings:
 
     The fingerprint is a keyed hash (BLAKE2b) of the validated values, row by row, columns in the order of their names.
     It does not depend on the format of a file. It does depend on the order of rows, because which of them are held out
-    does (`selection.py`). `key` is a secret of the site: without it, nobody who sees a fingerprint can try whether it
+    does (`selection.py`). `key` is a secret of the site: without it, a reader of the fingerprint cannot test whether it
     belongs to certain rows.
 
     Examples
@@ -329,7 +329,7 @@ def take_stock(rows: Rows, *, key: bytes) -> Holdings:
 
 
 def _as_bytes(batch: Batch) -> NDArray[np.uint8]:
-    """One row of bytes per row: whole numbers as 8 bytes, others as IEEE doubles, little-endian."""
+    """Return one row of bytes per row: whole numbers as 8 bytes, others as IEEE doubles, little-endian."""
     parts = []
     for name in sorted(batch):
         column = np.asarray(batch[name])

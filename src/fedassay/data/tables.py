@@ -1,6 +1,6 @@
 """Tables of rows, read in batches from a file or from data frames, and the errors of reading one.
 
-What a table of rows is to us, and how errors while reading one are told.
+Tables of rows, and how errors while reading them are reported.
 
 A table can be read any number of times, column by column as needed, in batches: it may be larger than memory.
 
@@ -29,14 +29,14 @@ from fedassay.errors import DataError, FedassayError
 from fedassay.protocol.vocabulary import Batch, Rows
 
 BATCH_ROWS = 2**17
-"""The most rows in a batch: large enough to be fast, small enough for the cache of a core."""
+"""Largest number of rows in a batch: large enough to be fast, small enough for the cache of a core."""
 
 BATCH_VALUES = 2**21
-"""The most numbers in a batch, about: rows with a logit for each of many classes come in smaller batches."""
+"""Largest number of values in a batch, about: rows with many logits come in smaller batches."""
 
 
 def batch_rows(width: int) -> int:
-    """How many rows of so many numbers make a batch.
+    """Return the number of rows of this width that make a batch.
 
     Examples
     --------
@@ -48,14 +48,14 @@ def batch_rows(width: int) -> int:
 
 @dataclass(frozen=True, kw_only=True)
 class Table(ABC):
-    """Rows with named columns. `label` is how errors call it; `names` may hold a name twice."""
+    """Rows with named columns. `label` is its name in errors; `names` may hold a name twice."""
 
     label: str
     names: tuple[str, ...]
 
     @abstractmethod
     def batches(self, columns: Sequence[str]) -> Iterator[Any]:
-        """The named columns as `pyarrow.RecordBatch` objects, in the order of the rows.
+        """Yield the named columns as `pyarrow.RecordBatch` objects, in the order of the rows.
 
         Each name must stand exactly once in `names`. Raises `DataError` where the table turns out to be
         unreadable.
@@ -71,7 +71,7 @@ class Table(ABC):
             )
 
     def line_of(self, row: int) -> int | None:
-        """The line of a text file in which a row begins, counted from 1 as editors do; None if there are no lines.
+        """Return the line of a text file in which a row begins, counted from 1; None if there are no lines.
 
         May read the file once more: it is for errors.
         """
@@ -85,12 +85,12 @@ class NoRows(Table):
     names: tuple[str, ...] = ()
 
     def batches(self, columns: Sequence[str]) -> Iterator[Any]:
-        """Nothing."""
+        """Yield nothing."""
         return iter(())
 
 
 class Unreadable(Exception):
-    """What a reader of ours has found, for the sentence of `reading`."""
+    """Finding of a reader of this package, for the sentence of `reading`."""
 
 
 @contextmanager
@@ -108,7 +108,7 @@ def reading(label: str, *, fix: str) -> Iterator[None]:
 
 
 def _what_is_wrong(cause: Exception) -> str:
-    """What a reader has found, in our words: its own may repeat a row."""
+    """Describe in our words what a reader has found: its own may repeat a row."""
     if isinstance(cause, UnicodeDecodeError):
         return "bytes that are no text in UTF-8"
     columns = re.search(r"Expected (\d+) columns, got (\d+)", str(cause))
@@ -168,7 +168,7 @@ class PooledRows:
     """The rows of all clients together.
 
     `batches` gives the columns alone. `by_client` adds, in a column ``client``, the position in `clients` of
-    the client that each row belongs to, for whoever has to treat clients apart.
+    the client that each row belongs to, for uses that treat clients apart.
     """
 
     clients: Sequence[str] = field(repr=False)
@@ -180,7 +180,7 @@ class PooledRows:
         return self.rows.batches()
 
     def changed(self, change: Callable[[Iterator[Batch]], Iterator[Batch]]) -> PooledRows:
-        """These rows passed through `change`, which sees the column ``client``."""
+        """Return these rows passed through `change`, which sees the column ``client``."""
         by_client = DerivedRows(rows=self.by_client, change=change)
         rows = DerivedRows(rows=by_client, change=_without_clients)
         return PooledRows(clients=self.clients, rows=rows, by_client=by_client)
@@ -192,17 +192,17 @@ def _without_clients(batches: Iterator[Batch]) -> Iterator[Batch]:
 
 
 def batch_length(batch: Batch) -> int:
-    """The number of rows in a batch."""
+    """Return the number of rows in a batch."""
     return len(next(iter(batch.values()))) if batch else 0
 
 
 def kept(batch: Batch, keep: NDArray[np.bool_]) -> Batch:
-    """The rows of the batch where `keep` is true."""
+    """Return the rows of the batch where `keep` is true."""
     return {name: column[keep] for name, column in batch.items()}
 
 
 def count_rows(rows: Rows) -> int:
-    """How many rows there are, by reading them."""
+    """Count the rows by reading them."""
     return sum(batch_length(batch) for batch in rows.batches())
 
 
@@ -231,7 +231,7 @@ class FrameTable(Table):
 
 
 def frame_table(data: Any) -> FrameTable | None:
-    """The table in `data`, or None if it is nothing that holds columns."""
+    """Return the table in `data`, or None if it is nothing that holds columns."""
     if isinstance(data, Mapping):
         values = list(data.values())
         return FrameTable(
@@ -261,7 +261,7 @@ def _is_a(data: Any, package: str, name: str) -> bool:
 
 
 def to_arrow(values: Any) -> Any:
-    """One column as an Arrow array; values that Arrow cannot put under one type become text.
+    """Convert one column to an Arrow array; values that Arrow cannot put under one type become text.
 
     Text keeps every value visible, so that the check of the column's role can say which row is wrong; of lists
     it is the entries that become text. A two-dimensional array becomes a column of lists. Raises `TypeError` for

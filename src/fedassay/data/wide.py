@@ -33,14 +33,14 @@ from fedassay.errors import UsageError
 # --- the scores of all classes ------------------------------------------------------------------------------
 
 SUM_TOLERANCE = 1e-3
-"""How far the probabilities of a row may sum to something else than one."""
+"""Largest difference between the sum of a row's probabilities and 1."""
 
 EXPECTED_LOGITS = "finite numbers in every row, one for each class"
 FIX_LOGITS = "remove or repair these rows (a probability of 0 has no logarithm: give a tiny one instead)"
 
 
 def looks_like_probabilities(logits: NDArray[Any]) -> bool:
-    """Whether every row is made of numbers from 0 that sum to one: probabilities, most likely, not logits.
+    """Return whether every row is made of numbers from 0 that sum to 1: probabilities, most likely, not logits.
 
     No rows look like nothing.
 
@@ -57,7 +57,7 @@ def looks_like_probabilities(logits: NDArray[Any]) -> bool:
 
 
 def probabilities_warning(label: str, name: str) -> Finding:
-    """What to say about a table if its column (or columns) of this name `looks_like_probabilities`."""
+    """Return the warning for a table whose column (or columns) of this name `looks_like_probabilities`."""
     return warning(
         what=f"{label}, column {name!r} (logits)",
         got="numbers from 0 that sum to 1 in every row, probabilities by their looks",
@@ -67,12 +67,12 @@ def probabilities_warning(label: str, name: str) -> Finding:
 
 
 def probabilities_error(label: str, name: str) -> Finding:
-    """The same where they are not used: of probabilities taken for logits, every metric would be wrong."""
+    """Return the error where no logits are used: of probabilities taken for logits, every metric would be wrong."""
     return replace(probabilities_warning(label, name), severity=Severity.ERROR)
 
 
 def to_matrix(array: Any) -> tuple[Matrix, Bad]:
-    """A column of lists as rows and classes, and which rows cannot be used.
+    """Convert a column of lists to rows and classes, and mark the rows that cannot be used.
 
     Those that are not as long as the first one or not finite cannot, and none if that one is too short.
 
@@ -87,7 +87,7 @@ def to_matrix(array: Any) -> tuple[Matrix, Bad]:
 
 
 def _of_one_length(array: Any, numbers: Callable[[Any], Numbers]) -> tuple[Matrix, Bad]:
-    """The rows of a column of lists, and which of them are finite and as long as the first one."""
+    """Return the rows of a column of lists, and which of them are finite and as long as the first one."""
     lengths = lengths_of(array)
     width = first_length(lengths) or 0
     values = matrix_of(array, lengths, width, numbers=numbers)
@@ -95,7 +95,7 @@ def _of_one_length(array: Any, numbers: Callable[[Any], Numbers]) -> tuple[Matri
 
 
 class LogitsReader(WideReader):
-    """Reads logits: `columns` is the one column of lists, or all numbered columns."""
+    """Reader of logits: `columns` is the one column of lists, or all numbered columns."""
 
     each = ("class", "classes")
     fixes = ("repair or remove these rows", FIX_LOGITS)
@@ -110,7 +110,7 @@ class LogitsReader(WideReader):
 
     @property
     def width(self) -> Width | None:
-        """The width that all tables have; None if nobody knows yet."""
+        """Width that all tables have; None if it is not known yet."""
         if self._agreed is not None:
             return self._agreed
         if self._own is None or self._own[0] < FEWEST_CLASSES:
@@ -118,7 +118,7 @@ class LogitsReader(WideReader):
         return Width(numbers=self._own[0], where=self._label)
 
     def read(self, raw: Sequence[Any]) -> tuple[Matrix, Bad]:
-        """The next rows, contiguous, and which of them cannot be used."""
+        """Return the next rows, contiguous, and which of them cannot be used."""
         if len(raw) > 1:
             values = np.empty((len(raw[0]), len(raw)))
             for place, array in enumerate(raw):
@@ -133,7 +133,7 @@ class LogitsReader(WideReader):
         return values, bad | (len(self._about_the_table()) > 0)
 
     def _entry(self, raw: Sequence[Any], values: Matrix, row: int) -> str:
-        """The first value of a row that is not a finite number, and where it is."""
+        """Return the first value of a row that is not a finite number, and where it is."""
         if len(raw) == 1 and lengths_of(raw[0].slice(row, 1))[0] == MISSING:
             return value_at(raw[0], row)
         place = int(np.argmax(~np.isfinite(values[row])))
@@ -168,7 +168,7 @@ class LogitsReader(WideReader):
 # --- the features of a regression ---------------------------------------------------------------------------
 
 MOST_FEATURES = 256
-"""Every round of a fit sends the square of it."""
+"""Largest number of features: every round of a fit sends the square of it."""
 
 EXPECTED_FEATURES = "a finite number in every row"
 FIX_FEATURES = "remove or repair these rows"
@@ -177,7 +177,7 @@ _LIST_ALONE = "name a column of lists alone, or give each feature a column of it
 
 
 def split_names(names: str) -> tuple[str, ...]:
-    """The columns that the user names, separated by commas; blanks around them do not count.
+    """Return the columns that the user names, separated by commas; blanks around them do not count.
 
     Raises `UsageError` for an empty name, a name that stands twice, and more names than a regression may have.
 
@@ -203,7 +203,7 @@ def split_names(names: str) -> tuple[str, ...]:
 
 
 def list_names(name: str, width: int) -> tuple[str, ...]:
-    """What the entries of a column of lists are called.
+    """Return the names of the entries of a column of lists.
 
     Examples
     --------
@@ -214,7 +214,7 @@ def list_names(name: str, width: int) -> tuple[str, ...]:
 
 
 def to_features(array: Any) -> tuple[Matrix, Bad]:
-    """A column of numbers or of lists as rows and features, and which rows cannot be used.
+    """Convert a column of numbers or of lists to rows and features, and mark the rows that cannot be used.
 
     Truth values are 0 and 1. Rows that are not finite or not as long as the first one cannot be used.
 
@@ -232,7 +232,7 @@ def to_features(array: Any) -> tuple[Matrix, Bad]:
 
 
 class FeaturesReader(WideReader):
-    """Reads features, of which the user names several columns, or one of lists, or what numbered ones begin with.
+    """Reader of features: the user names several columns, or one of lists, or the stem of numbered ones.
 
     `names` is what the user named, `columns` what the table has of it: some of several names, the one column, or all
     numbered columns. A column that is missing makes all rows unusable.
@@ -260,7 +260,7 @@ class FeaturesReader(WideReader):
 
     @property
     def width(self) -> Width | None:
-        """The width that all tables have; None if nobody knows yet, or the names themselves say it."""
+        """Width that all tables have; None if it is not known yet, or if the names themselves say it."""
         if len(self._names) > 1 or self._agreed is not None:
             return self._agreed
         if self._own is None or self._about_the_table():
@@ -269,7 +269,7 @@ class FeaturesReader(WideReader):
         return Width(numbers=self._own[0], where=self._label, columns=columns)
 
     def read(self, raw: Sequence[Any]) -> tuple[Matrix, Bad]:
-        """The next rows, contiguous, and which of them cannot be used."""
+        """Return the next rows, contiguous, and which of them cannot be used."""
         if self._columns == self._names and len(raw) == 1 and is_list(plain(raw[0])):
             values, lengths = self._lists(raw[0])
             bad = self._judged(values, lengths, lambda row: self._entry(raw[0], values, lengths, row))
@@ -279,7 +279,7 @@ class FeaturesReader(WideReader):
         return values, bad | (len(self._about_the_table()) > 0)
 
     def _read_columns(self, raw: Sequence[Any]) -> tuple[Matrix, Bad]:
-        """One number in each of the columns."""
+        """Read one number in each of the columns."""
         wanted = self._columns if self._numbered else self._names
         values = np.full((len(raw[0]), len(wanted)), np.nan)
         for name, array, tally in zip(self._columns, raw, self._tallies, strict=True):
@@ -296,7 +296,7 @@ class FeaturesReader(WideReader):
         return values, short | ~np.isfinite(values).all(axis=1)
 
     def _entry(self, array: Any, values: Matrix, lengths: NDArray[np.int64], row: int) -> str:
-        """The first value of a list that is not a finite number, and which one it is."""
+        """Return the first value of a list that is not a finite number, and which one it is."""
         if lengths[row] == MISSING:
             return value_at(array, row)
         place = int(np.argmax(~np.isfinite(values[row])))
@@ -329,7 +329,7 @@ class FeaturesReader(WideReader):
 
 
 def _advice(array: Any, numbers: Numbers, row: int) -> str:
-    """What to do about a value that is no finite number."""
+    """Return the fix for a value that is no finite number."""
     if is_list(plain(array)):
         return _LIST_ALONE
     word = is_text(plain(array)) and np.isnan(numbers[row]) and array[row].is_valid

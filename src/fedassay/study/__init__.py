@@ -1,6 +1,6 @@
 """Studies: several tasks over one federation under one budget, written down in one file.
 
-Reading order: `file` (what a study file says), `sections` and `tasks` (its parts), `entries` (how entries are read, and
+Reading order: `file` (a whole study file), `sections` and `tasks` (its parts), `entries` (how entries are read, and
 where they stand), `schema` (the JSON Schema that is made from the same dataclasses).
 """
 

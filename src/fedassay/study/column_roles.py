@@ -1,6 +1,6 @@
-"""What the columns of somebody's file could be, from their names and the first rows. Only a suggestion.
+"""Roles that the columns of a file could have, from their names and the first rows. Only a suggestion.
 
-Columns that could play a role equally well are all named, so that somebody can be asked which it is.
+Columns that could play a role equally well are all named, so that the user can be asked which it is.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ SITES = (
     *("client", "site", "hospital", "clinic", "centre", "center", "practice", "institution", "ward", "bank"),
     *("branch", "store", "school", "station", "region", "country", "device", "user"),
 )
-"""What holders of rows are often called, the likeliest first."""
+"""Common names of holders of rows, the likeliest first."""
 
 _ADDED = ("id", "no", "nr", "number", "name", "code", "key", "index", "idx", "uid")
 _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[^\W\d_A-Z]+|\d+")
 
 
 def names_site(column: str) -> int | None:
-    """Which of `SITES` a column is called after, by its place; None if after none.
+    """Return the place of the word in `SITES` that a column is named after; None if there is none.
 
-    The word itself must be what the column is about: it stands alone, beside an id or a number, or last. So
+    The word itself must be what the column is about: it stands alone, with an id or a number, or last. So
     ``hospital_mortality`` is no hospital.
 
     Examples
@@ -54,22 +54,22 @@ def names_site(column: str) -> int | None:
 
 
 def _spellings(site: str) -> set[str]:
-    """The word, its plurals, and both run together with what is added to them."""
+    """Return the word, its plurals, and both joined with the usual additions."""
     plurals = {site, f"{site}s", f"{site}es", site.removesuffix("y") + "ies"}
     return plurals | {f"{word}{more}" for word in plurals for more in _ADDED}
 
 
-# --- what the columns of somebody's file could be -----------------------------------------------------------
+# --- possible roles of the columns of a file ----------------------------------------------------------------
 
 SAMPLE = 10_000
-"""Rows that are looked at."""
+"""Number of rows that are looked at."""
 
 MOST_CLASSES = 1000
 
 MODELS: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {"probability": ("score", "label"), "logits": ("logits", "class"), "number": ("target", "prediction")}
 )
-"""What a model gives for a row, and the roles of the columns that it takes to assay it."""
+"""Output of a model for a row, and the roles of the columns that are needed to assay it."""
 
 _TRUTHS = ("label", "class", "y", "y_true", "target", "truth", "outcome", "diagnosis", "labels", "classes")
 NAMES: Mapping[str, tuple[str, ...]] = MappingProxyType(
@@ -85,19 +85,19 @@ NAMES: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "prediction": ("prediction", "y_pred", "pred", "predicted", "yhat", "y_hat", "forecast"),
     }
 )
-"""What columns in these roles are often called."""
+"""Common names of columns in these roles."""
 
 _BY_NAME_ONLY = ("target", "prediction")
-"""Numbers are many: only a name tells which are meant."""
+"""Roles of numbers, which are recognised by the name of the column only."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Column:
-    """What the first rows of a column look like, and which roles it could play by them.
+    """Appearance of the first rows of a column, and the roles that it could play by them.
 
     Parameters
     ----------
-    distinct : how many different values there are among them; 0 if there are no rows, or none that can be read.
+    distinct : the number of different values among them; 0 if there are no rows, or none that can be read.
     highest : of whole numbers from 0, the largest.
     length : of lists, that of the first one.
     gaps : the share of the rows in which a value is missing; the others say what the column looks like.
@@ -112,7 +112,7 @@ class Column:
 
     @property
     def words(self) -> str:
-        """In short, for a table."""
+        """Short description, for a table."""
         kinds = (
             ("logits", "lists of numbers"),
             ("label", "0 and 1"),
@@ -127,7 +127,7 @@ class Column:
         return kind if not self.gaps else f"{kind}, missing in {share(self.gaps)}"
 
     def could_be(self, role: str) -> bool:
-        """Whether nothing in the first rows stands against it."""
+        """Return whether nothing in the first rows contradicts this role."""
         if role == "score":
             return bool(self.fits & {"score", "label"})
         if role == "prediction":
@@ -137,7 +137,7 @@ class Column:
 
 @dataclass(frozen=True, kw_only=True)
 class Look:
-    """The columns of a source, by its first `rows`; `sites`: of a folder, in which each file is a client, how many."""
+    """Columns of a source, by its first `rows`; `sites` is the number of files of a folder, each of them a client."""
 
     label: str
     columns: tuple[Column, ...]
@@ -150,11 +150,11 @@ class Look:
         return tuple(column.name for column in self.columns)
 
     def known(self, role: str) -> tuple[str, ...]:
-        """What can be named for a role: columns, and for logits what the names of numbered ones begin with."""
+        """Return the names that can be given for a role: columns, and for logits the stems of numbered ones."""
         return (*self.names, *(beginnings(self.names) if role == LOGITS else ()))
 
     def played(self, columns: Mapping[str, str]) -> frozenset[str]:
-        """The columns that play these roles."""
+        """Return the columns that play these roles."""
         found: set[str] = set()
         for role, name in columns.items():
             several = split_names(name) if role == FEATURES else (name,)
@@ -164,7 +164,7 @@ class Look:
         return frozenset(found)
 
     def classes(self, logits: str | None) -> int | None:
-        """How many classes these logits are for."""
+        """Return the number of classes of these logits."""
         if logits is None:
             return None
         column = next((column for column in self.columns if column.name == logits), None)
@@ -172,7 +172,9 @@ class Look:
 
 
 def look_at(data: Any) -> Look:
-    """The columns of a source, judged by its first rows; of a folder, by those of its first file that has some.
+    """Return the columns of a source, judged by its first rows.
+
+    Of a folder, the first file that has some rows is judged.
 
     Raises what `open_source` raises where nothing can be opened, and `DataError` where there are no rows.
     """
@@ -192,7 +194,7 @@ def look_at(data: Any) -> Look:
 
 
 def share(part: float) -> str:
-    """A share that is above 0, in per cent.
+    """Return a share that is above 0, in per cent.
 
     Examples
     --------
@@ -205,7 +207,7 @@ def share(part: float) -> str:
 
 
 def _column(table: Table, name: str) -> tuple[Column, int]:
-    """What a column looks like, and how many rows were looked at."""
+    """Return the appearance of a column, and the number of rows that were looked at."""
     try:
         batch = next((batch for batch in table.batches([name]) if len(batch)), None)
     except FedassayError:  # a column that cannot be read plays no role
@@ -241,7 +243,7 @@ def _fits(array: Any, role: str) -> bool:
 
 
 def guess_model(look: Look, given: Mapping[str, str]) -> str:
-    """What the model gives for a row: by the roles that were said, else by names, else by values."""
+    """Return the output of the model for a row: by the roles that were given, else by names, else by values."""
     for model, roles in MODELS.items():
         if any(role in given for role in roles):
             return model
@@ -257,7 +259,9 @@ def guess_model(look: Look, given: Mapping[str, str]) -> str:
 def candidates(
     look: Look, role: str, columns: Mapping[str, str], *, client: str | None = None
 ) -> tuple[str, ...]:
-    """The columns that most likely play a role beside those of others: none, one, or several that fit equally well.
+    """Return the columns that most likely play a role, apart from those of other roles.
+
+    There are none, one, or several that fit equally well.
 
     Columns that are called like a site are none of them: `guess_clients` is for those.
     """
@@ -275,9 +279,9 @@ def candidates(
 
 
 def guess_clients(look: Look, columns: Mapping[str, str]) -> tuple[str, ...]:
-    """The columns that most likely name the client: one that is called so, else all that hold names.
+    """Return the columns that most likely name the client: one with such a name, else all that hold names.
 
-    In a folder nobody is looked for: each file is a client.
+    In a folder there is no such column: each file is a client.
     """
     taken = look.played(columns)
     free = [column for column in look.columns if column.name not in taken and "client" in column.fits]
@@ -294,7 +298,7 @@ _NOT_TOLD = 2
 
 
 def _strange(role: str, name: str) -> int:
-    """0 if a column is called as those in this role often are, 1 if it begins or ends so, 2 if it tells nothing."""
+    """Return 0 if a column is called as is common in this role, 1 if it begins or ends so, 2 otherwise."""
     name = name.lower()
     if name in NAMES[role]:
         return 0
@@ -303,7 +307,7 @@ def _strange(role: str, name: str) -> int:
 
 
 def _sparse(column: Column, classes: int | None) -> int:
-    """Whether it has hardly more than half of the classes: a column with fewer values is rather something else."""
+    """Return 1 if a column has at most half of the classes, else 0: with fewer values it is rather another column."""
     return 0 if classes is None or column.distinct > classes / 2 else 1
 
 

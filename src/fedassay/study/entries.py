@@ -1,4 +1,4 @@
-"""Entries of a TOML file, read by the parameters of a dataclass; what is wrong is said with its line.
+"""Entries of a TOML file, read by the parameters of a dataclass; errors name the line.
 
 Sections, the parameters of tasks and those of trust models are all frozen dataclasses. Their fields say which values an
 entry can have (`parameters`), and the JSON Schema of the file is made from the same ones.
@@ -27,7 +27,7 @@ _PLACE = re.compile(r" \(at line (\d+), column (\d+)\)$")
 
 @dataclass(frozen=True, kw_only=True)
 class TomlDocument:
-    """What a TOML file holds, and where."""
+    """Content of a TOML file, and where each entry stands."""
 
     path: Path
     content: Mapping[str, Any]
@@ -36,7 +36,7 @@ class TomlDocument:
 
     @classmethod
     def read(cls, path: Path) -> TomlDocument:
-        """Read and parse a file, or say in which line it is not TOML."""
+        """Read and parse a file; raise with the line in which it is not TOML."""
         if path.suffix.lower() in OPENERS or path.is_dir():
             raise UsageError(
                 f"{path}: is not a study; write one for these rows with: fedassay init {shlex.quote(str(path))}"
@@ -65,7 +65,7 @@ class TomlDocument:
         return cls(path=path, content=content, places=key_places(text), text=text)
 
     def where(self, key: Key) -> str:
-        """The file, and the line of an entry or, where it is missing, of what it would be in."""
+        """Return the file, and the line of an entry or, where it is missing, of the table it would be in."""
         place = nearest_place(key, self.places)
         if place is None:
             return str(self.path)
@@ -73,7 +73,7 @@ class TomlDocument:
         return f"{self.path}, line {line}" + (f", column {column}" if column > 1 else "")
 
     def problem(self, key: Key, wrong: str) -> UsageError:
-        """The error about an entry; a parameter that it names is an entry as well."""
+        """Return the error about an entry; a parameter that it names is an entry as well."""
         wrong = _NAMED.sub(lambda match: f"{match[1]} = {match[2]}" if match[2] else match[1], wrong)
         return UsageError(f"{self.where(key)}: {wrong}")
 
@@ -93,19 +93,19 @@ class Section:
 
     @property
     def title(self) -> str:
-        """What errors call it."""
+        """Name of the table in errors."""
         return f"[{'.'.join(map(str, self.key))}]"
 
     def __contains__(self, name: object) -> bool:
         return name in self.entries
 
     def problem(self, name: str | None, wrong: str) -> UsageError:
-        """The error about one of its entries, or about all of it."""
+        """Return the error about one of its entries, or about all of it."""
         where = self.key if name is None else (*self.key, name)
         return self.document.problem(where, f"{self.title} {wrong}" if self.key else wrong)
 
     def section(self, name: str) -> Section:
-        """A table in it, empty if there is none."""
+        """Return a table in it, empty if there is none."""
         entries = self.entries.get(name, {})
         if not isinstance(entries, dict):
             raise self.problem(name, f"{name}: got {_shown(entries)}, expected a section ([{name}]).")
@@ -120,7 +120,7 @@ class Section:
                 )
 
     def value(self, entry: Parameter) -> Any:
-        """An entry that is there, as its parameter has it; paths are relative to the file."""
+        """Return an entry that is there, as its parameter has it; paths are relative to the file."""
         given = self.entries[entry.name]
         if entry.item is Path and isinstance(given, str) and given:
             given = self.document.path.absolute().parent / given
@@ -133,13 +133,13 @@ class Section:
             raise self.problem(entry.name, f"{entry.name}: {problem}") from None
 
     def given(self, entries: Iterable[Parameter], *, besides: Collection[str] = ()) -> dict[str, Any]:
-        """Its entries, each as its parameter has it; unknown ones are refused, `besides` are left to others."""
+        """Return its entries, each as its parameter has it; refuse unknown ones and skip `besides`."""
         known = {one.name: one for one in entries}
         self.only([*besides, *known])
         return {name: self.value(known[name]) for name in self.entries if name in known}
 
     def made(self, kind: type[T], *, besides: Collection[str] = (), **known: Any) -> T:
-        """The dataclass that its entries make; what that objects to is about the entry that it names first."""
+        """Make the dataclass of its entries; an objection of it is located at the entry that it names first."""
         given = self.given(parameters(kind), besides=besides)
         for one in parameters(kind):
             if one.required and one.name not in given:
@@ -151,7 +151,7 @@ class Section:
             raise self.located(error) from error
 
     def located(self, error: UsageError) -> UsageError:
-        """The same objection with the line of the entry that it begins with, or of this section."""
+        """Return the same objection with the line of the entry that it begins with, or of this section."""
         subject = str(error).partition(":")[0]
         named = (name for name, _ in _NAMED.findall(str(error)))
         names = (re.sub(r"[ -]", "_", subject), subject.partition(" ")[0], *named)

@@ -1,4 +1,4 @@
-"""A study as it is written down: several tasks over one federation under one budget, in one TOML file.
+"""Study files: several tasks over one federation under one budget, in one TOML file.
 
 `docs/how-to/study.md` explains every section, `study/schema.json` is the JSON Schema. What is unknown, of the wrong
 type or out of range is refused with file and line: a misspelt entry must not be one that silently is not there.
@@ -49,19 +49,19 @@ SECTIONS = ("data", "privacy", "runtime", "ledger", "split", "expected", "tasks"
 
 @dataclass(frozen=True, kw_only=True)
 class StudyFile:
-    """What a study file says, checked.
+    """Content of a study file, checked.
 
     Parameters
     ----------
     path : the file.
-    name, title, model : what the study is about.
+    name, title, model : the subject of the study.
     data : the rows of a simulation; None in a release.
     trust, budget, protection : of the whole study; no budget where no noise is added.
-    training : what the training of the model has cost, if somebody says so.
-    runtime : what carries the messages.
-    ledger : where what is spent is recorded, and what all studies of these rows may spend.
+    training : the cost of the training of the model, if it is stated.
+    runtime : the carrier of the messages.
+    ledger : the place where expenses are recorded, and the budget of all studies of these rows.
     holdout : the share of the units that is kept to judge what is fitted; in a release sites decide themselves.
-    expected : what is expected of the data, None if nothing is said.
+    expected : the expectations of the data, None if none are stated.
     tasks : in the order of the file.
     """
 
@@ -83,17 +83,17 @@ class StudyFile:
 
     @classmethod
     def read(cls, path: Path | str) -> StudyFile:
-        """Read a study file; whatever is wrong with it is one sentence that names the line."""
+        """Read a study file; an error is one sentence that names the line."""
         return cls.of(TomlDocument.read(Path(path)))
 
     @classmethod
     def parse(cls, text: str, path: Path | str = "study.toml") -> StudyFile:
-        """The same for a text; paths in it are relative to that of the file."""
+        """Read a study file from a text; paths in it are relative to that of the file."""
         return cls.of(TomlDocument.parse(text, Path(path)))
 
     @classmethod
     def of(cls, document: TomlDocument) -> StudyFile:
-        """What a document says."""
+        """Make the study of a document."""
         root = document.root
         heading = root.made(Heading, besides=SECTIONS)
         runtime = read_runtime(root.section("runtime"))
@@ -164,11 +164,11 @@ class StudyFile:
                 hint = _UNUSED.get(role, "leave it out, or add a task that does")
                 raise self.problem(("data", "columns", role), f"no task reads the role {role}; {hint}.")
 
-    # --- for whoever runs it ------------------------------------------------------------------------------------
+    # --- for the runner of the study ---------------------------------------------------------------------------
 
     @property
     def source(self) -> Path | Database | None:
-        """Where the rows of a simulation are; nothing is opened yet."""
+        """Place of the rows of a simulation; nothing is opened yet."""
         return None if self.data is None else source_of(self.data, self.path)
 
     @property
@@ -183,11 +183,11 @@ class StudyFile:
 
     @property
     def simulated(self) -> bool:
-        """Whether it is a simulation, of which nothing is really released."""
+        """True if it is a simulation, in which nothing is really released."""
         return self.runtime.simulated
 
     def setting(self, clients: int) -> Setting:
-        """The setting of the whole study."""
+        """Return the setting of the whole study."""
         return Setting(trust=self.trust, protection=self.protection, budget=self.budget, clients=clients)
 
     def agenda(
@@ -196,7 +196,7 @@ class StudyFile:
         shares: Mapping[str, float] | None = None,
         known: Mapping[str, Mapping[str, Any]] | None = None,
     ) -> Agenda:
-        """What the study asks.
+        """Return the agenda of the study.
 
         Parameters
         ----------
@@ -219,14 +219,14 @@ class StudyFile:
         return agenda(dict.fromkeys(self.names, min(1.0, equal / most)))
 
     def expected_parameters(self, classes: int | None) -> dict[str, dict[str, Any]]:
-        """By task, what would be looked up and is expected: how many classes there are."""
+        """Return, by task, the expected value of what would be looked up: the number of classes."""
         known = {} if classes is None else {"classes": classes}
         return {
             task.name: {name: known[name] for name in task.looked_up if name in known} for task in self.tasks
         }
 
     def planned(self, expected: Mapping[str, Any] | None = None) -> PlannedStudy:
-        """The study as the planner sees it; `expected` goes before what the file expects of the data."""
+        """Return the study as the planner sees it; `expected` takes precedence over the expectations of the file."""
         return PlannedStudy(
             expectation=Expectation.of({**(self.expected or {}), **(expected or {})}),
             trust=self.trust,
@@ -237,7 +237,7 @@ class StudyFile:
 
     @property
     def described(self) -> dict[str, Any]:
-        """The `parameters` of the study's result: what the file says, but for what stands elsewhere in the result."""
+        """Parameters of the study's result: the entries of the file, except those found elsewhere in the result."""
         return {
             "study": self.name,
             "title": self.title,
@@ -258,12 +258,12 @@ class StudyFile:
 
     @property
     def gives_shares(self) -> bool:
-        """Whether the file says how the budget is shared."""
+        """True if the file says how the budget is shared."""
         return all(task.share is not None for task in self.tasks)
 
     @property
     def digest(self) -> str:
-        """SHA-256 of what the file says: the same for other comments and spaces, and for another order of entries.
+        """SHA-256 of the content of the file: it does not depend on comments, spaces or the order of entries.
 
         The order of tasks counts.
         """
@@ -272,7 +272,7 @@ class StudyFile:
         return hashlib.sha256(text.encode()).hexdigest()
 
     def problem(self, key: tuple[str | int, ...], wrong: str) -> UsageError:
-        """An error about an entry, with file and line: ``study.problem(("privacy", "epsilon"), "..")``."""
+        """Return an error about an entry, with file and line: ``study.problem(("privacy", "epsilon"), "..")``."""
         return self.document.problem(key, wrong)
 
 
@@ -299,7 +299,7 @@ def _tasks(section: Section, data: DataSection | None, holdout: float) -> tuple[
 
 
 def _after(section: Section, task: StudyTask, tasks: list[StudyTask]) -> StudyTask:
-    """The task with the one that it builds on, if there is one that it can build on."""
+    """Return the task with the one that it builds on, if there is one that it can build on."""
     if task.after is not None:
         return replace(task, after=None) if task.after == NONE else task
     rules = KINDS[task.kind].study_rules

@@ -1,4 +1,4 @@
-"""The text of a first study: what was answered, with a comment on every entry."""
+"""The text of a first study: the answers of the user, with a comment on every entry."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ from fedassay.trust import TRUST_MODELS
 _Lines = list[str | None]
 
 SIMULATED_CLIENTS = 10
-"""Over which rows are dealt where nothing says whose they are."""
+"""Number of clients to which rows are dealt where no column names the client."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Draft:
-    """What a first study is made of.
+    """Content of a first study.
 
     Parameters
     ----------
     path, query, client, dealt : the rows, relative to the study file; `dealt` says that they are dealt to simulated
         clients.
-    missing : what is done about rows in which a value is missing.
+    missing : the treatment of rows in which a value is missing.
     columns : role to column.
     parameters : by task, entries that it needs.
-    expected : what the file looks like, for plans.
+    expected : the properties of the file, for plans.
     """
 
     name: str
@@ -50,7 +50,7 @@ class Draft:
     schema: str | None = None
 
     def text(self) -> str:
-        """The study file."""
+        """Return the text of the study file."""
         parts = (self._heading(), self._data(), self._privacy(), self._runtime(), self._expected())
         lines = (line for part in (*parts, self._tasks()) for line in (*part, ""))
         return "\n".join(line for line in lines if line is not None)
@@ -142,7 +142,7 @@ _COMMENTS = {
 
 
 def _entry(name: str, value: Any, comment: str | None = None) -> str | None:
-    """A line of TOML, if there is a value; JSON's spelling is TOML's too, for texts, numbers and lists of them."""
+    """Return a line of TOML, if there is a value; JSON spells texts, numbers and lists of them as TOML does."""
     if value is None:
         return None
     line = f"{name} = {json.dumps(value, ensure_ascii=False)}"

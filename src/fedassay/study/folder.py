@@ -1,7 +1,7 @@
-"""What a study leaves behind: one folder with the result, what can be used, what can be read, and a certificate.
+"""Folders of finished studies: the result, artefacts, pages to read, and a certificate.
 
-Everything is written aside first, where a full disk does no harm. Then it is moved in an order in which nothing is ever
-wrong: the certificate goes first if there is an old one, and comes last.
+Everything is written into a temporary folder first, where a full disk does no harm. Then it is moved in an order in
+which nothing is ever wrong: the certificate goes first if there is an old one, and comes last.
 """
 
 from __future__ import annotations
@@ -28,18 +28,18 @@ from fedassay.tasks.card import KINDS
 
 REPORT, CARD, STUDY = "report.html", "model_card.md", "study.toml"
 FILES = (RESULT, REPORT, CARD, STUDY, CERTIFICATE)
-"""Written for every study; artefacts have names of their own."""
+"""Files that are written for every study; artefacts have names of their own."""
 
 JOURNAL = "journal"
-"""Private: what has been asked and answered, and the key of the split. No artefact."""
+"""Private file with all questions and answers, and the key of the split. No artefact."""
 
 _ASIDE = ".unfinished"
-"""The folder in which artefacts are written; it is there only as long as they are."""
+"""Folder in which artefacts are written; it exists only as long as they are."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Written:
-    """The files of a study, and why an artefact is missing that one might look for.
+    """Files of a study, and the reasons why artefacts are missing.
 
     Parameters
     ----------
@@ -53,12 +53,12 @@ class Written:
 
     @property
     def report(self) -> Path:
-        """The page to look at."""
+        """Page to look at."""
         return self.folder / REPORT
 
 
 def folder_of(file: StudyFile, out: Path | None = None) -> Path:
-    """The folder for what a study leaves: `out`, or by default one with the study's name beside its file.
+    """Return the folder of a study's results: `out`, or by default one with the study's name next to its file.
 
     Raises
     ------
@@ -82,7 +82,7 @@ def prepare(folder: Path, *, fresh: bool = False) -> None:
     except OSError as error:
         raise UsageError(f"{folder}: cannot be created ({error.strerror}); give another folder.") from error
     if fresh:
-        lock = Lock(lock_of(folder / JOURNAL))  # not while somebody goes on with it
+        lock = Lock(lock_of(folder / JOURNAL))  # not while another process continues it
         (folder / JOURNAL).unlink(missing_ok=True)
         lock.close()
 
@@ -98,7 +98,7 @@ def write_folder(
 ) -> Written:
     """Write all artefacts of a study; its certificate has the head of the ledger, and is signed by `identity`.
 
-    Guarantee: a certificate in the folder is always that of the files beside it: an old one is removed before the
+    Guarantee: a certificate in the folder is always that of the files next to it: an old one is removed before the
     first of them changes, and so is what it covered, as an old calibrator could be taken for one of this study. If
     something cannot be written (`UsageError`), the folder is as it was before.
     """
@@ -138,7 +138,7 @@ def _aside(folder: Path) -> Iterator[Path]:
 
 
 def _forget(folder: Path) -> None:
-    """Remove an earlier certificate, and the files still as it says that this study might not write again."""
+    """Remove an earlier certificate and the files as it lists them, which this study might not write again."""
     try:
         earlier = Certificate.of(content_of(folder, CERTIFICATE, largest=LARGEST)).files
     except UsageError:
@@ -151,7 +151,7 @@ def _forget(folder: Path) -> None:
 
 
 def _usable(folder: Path, result: Result) -> tuple[list[str], dict[str, str]]:
-    """Write calibrators and conformal predictors; the names of their files, and of others why there are none."""
+    """Write calibrators and conformal predictors; return the names of their files, and why others are missing."""
     written: list[str] = []
     missing: dict[str, str] = {}
     for name, entry in result.results["tasks"].items():
@@ -170,7 +170,7 @@ def _usable(folder: Path, result: Result) -> tuple[list[str], dict[str, str]]:
 
 
 def _alone(result: Result, entry: Mapping[str, Any]) -> Result:
-    """A task's own result, with the columns that it was about."""
+    """Return a task's own result, with the columns that it was about."""
     columns = dict(result.parameters["columns"])
     if "class" in columns:
         columns.setdefault("label", columns["class"])

@@ -18,11 +18,11 @@ from fedassay.errors import UsageError
 
 EXPERIMENT = "fedassay"
 _LONGEST_KEY, _LONGEST_VALUE = 200, 480
-"""Shorter than any release of MLflow demands (250 and 500)."""
+"""Lengths below those that any release of MLflow demands (250 and 500)."""
 
 _BATCH = 100
 _SECRET = re.compile(r"//[^/\s]*@")
-"""A name and a password in a URL, which errors must not repeat."""
+"""Pattern of a name and a password in a URL, which errors must not repeat."""
 
 _ALLOWED = re.compile(r"[^A-Za-z0-9_. -]")
 
@@ -30,13 +30,13 @@ _ALLOWED = re.compile(r"[^A-Za-z0-9_. -]")
 def log_study(
     folder: Path, *, tracking_uri: str | None = None, experiment: str = EXPERIMENT, run_id: str | None = None
 ) -> str:
-    """Log a study's folder, as `fedassay run` leaves it, to MLflow; the id of the run.
+    """Log a study's folder, as `fedassay run` leaves it, to MLflow; return the id of the run.
 
-    Logged are the numbers (`evaluate.roc_auc`, with `.lower` and `.upper` where there is an interval), what was asked
-    and promised as parameters, and the certified files: never the journal, nor anything else that lies in the folder.
+    Logged are the numbers (`evaluate.roc_auc`, with `.lower` and `.upper` where there is an interval), the terms
+    of the study as parameters, and the certified files: never the journal, nor anything else that lies in the folder.
 
-    Guarantee: only a folder whose certificate holds is logged, by any signer; nothing is sent to anybody but the
-    tracking server (the usage statistics of MLflow are switched off, unless somebody has chosen otherwise).
+    Guarantee: only a folder whose certificate holds is logged, by any signer; nothing is sent anywhere but to the
+    tracking server (the usage statistics of MLflow are switched off, unless the user has chosen otherwise).
 
     Parameters
     ----------
@@ -73,8 +73,8 @@ def log_study(
 
 
 def _installed() -> Any:
-    """The module; it has types of its own, which need not be there to check ours."""
-    # Before the import, which is when MLflow looks. Of a private study nobody should hear by the way.
+    """Return the module; it has types of its own, which need not be there to check ours."""
+    # Before the import, which is when MLflow looks. A private study must not be reported in passing.
     os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
     try:
         for name in ("mlflow.exceptions", "mlflow.entities"):
@@ -93,7 +93,7 @@ def _begun(client: Any, experiment: str, study: str) -> str:
 
 
 def _batches(document: Mapping[str, Any], found: Verified, entities: Any) -> Iterator[dict[str, Any]]:
-    """What a run says of itself, in batches that every server takes."""
+    """Yield the metrics, parameters and tags of a run, in batches that every server takes."""
     parameters = {_key(key): _value(value) for key, value in _parameters(document)}
     entries = {
         "metrics": [entities.Metric(_key(key), value, 0, 0) for key, value in _numbers(document)],
@@ -117,7 +117,7 @@ def _numbers(document: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
 
 
 def _parameters(document: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    """What was asked and promised; what nobody set is left out."""
+    """Yield the terms and parameters of the study; parameters without a value are left out."""
     for name in ("trust_model", "unit", "neighbours", "epsilon", "delta", "simulated"):
         yield f"privacy.{name}", document["privacy"][name]
     for task, entry in document["results"]["tasks"].items():

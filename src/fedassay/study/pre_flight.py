@@ -1,4 +1,4 @@
-"""Before the first message: can a study be afforded, and can everything be written that it writes at its end?
+"""Checks before the first message: can a study be afforded, and can it write all of its results?
 
 The ledger itself judges every release when it is made. But a study that is refused half-way has spent half of its
 budget for nothing, so the whole of it is judged first, and the cheapest way out is named.
@@ -45,7 +45,7 @@ from fedassay.trust.plain import Plain
 
 @dataclass(frozen=True, kw_only=True)
 class Books:
-    """A ledger, the name under which a study charges it, and what all studies together may spend."""
+    """A ledger, the name under which a study charges it, and the cap of all studies together."""
 
     ledger: Ledger
     dataset: str
@@ -53,18 +53,18 @@ class Books:
 
     @property
     def charges(self) -> tuple[Charge, ...]:
-        """What was spent on these rows before."""
+        """Charges on these rows before this study."""
         recorded: Sequence[Charge] = getattr(self.ledger, "charges", ())
         return tuple(one for one in recorded if one.dataset == self.dataset)
 
     @property
     def head(self) -> str | None:
-        """The hash at the end of the ledger, if it is one that lasts."""
+        """Hash at the end of the ledger, if it is one that lasts."""
         return self.ledger.head if isinstance(self.ledger, DatabaseLedger) else None
 
 
 def opened_books(study: StudyFile) -> Books:
-    """The ledger that a study names; one in memory for a simulation that names none."""
+    """Open the ledger that a study names; one in memory for a simulation that names none."""
     section, runtime = study.ledger, study.runtime
     cap, place = section.cap, section.place
     home = runtime.home if isinstance(runtime, ReleaseParameters) else None
@@ -82,7 +82,7 @@ def opened_books(study: StudyFile) -> Books:
 def require_affordable(
     study: StudyFile, agenda: Agenda, books: Books, setting: Setting, *, own: frozenset[str] = frozenset()
 ) -> None:
-    """Refuse a study that its ledger would refuse at some point, before anybody is asked.
+    """Refuse a study that its ledger would refuse at some point, before any site is asked.
 
     Assumption: that of `foreseen`. The ledger, which judges each release exactly, has the last word.
 
@@ -106,7 +106,7 @@ def require_affordable(
 
 @dataclass(frozen=True)
 class _Shortage:
-    """A study, what was spent before it, and the cap that it would exceed."""
+    """A study, the charges before it, and the cap that it would exceed."""
 
     study: StudyFile
     agenda: Agenda
@@ -115,7 +115,7 @@ class _Shortage:
     cap: Budget
 
     def refusal(self, total: float) -> BudgetExceeded:
-        """The refusal, with what would make the study affordable: what changes least first."""
+        """Return the refusal, with the changes that would make the study affordable: the smallest first."""
         spent, cap, finite = compose(self.before, self.cap.delta), self.cap, math.isfinite(total)
         ways = self.less_epsilon() + self.fewer_tasks() if spent < cap.epsilon and finite else []
         ways += [f"a total of {_up(total):.3g} in [ledger]"] if finite else []
@@ -131,7 +131,7 @@ class _Shortage:
         )
 
     def less_epsilon(self) -> list[str]:
-        """The largest epsilon of the study that fits."""
+        """Return advice with the largest epsilon of the study that fits."""
         assert self.setting.budget is not None
         largest = largest_epsilon(self.agenda, self.setting, self.before, self.cap)
         if largest is None:
@@ -139,9 +139,9 @@ class _Shortage:
         return [f"epsilon = {largest:g} instead of {self.setting.budget.epsilon:g} in [privacy]"]
 
     def fewer_tasks(self) -> list[str]:
-        """The task of the smallest share without which the others fit as they are.
+        """Return advice to drop the task of the smallest share without which the others fit unchanged.
 
-        Where the file gives no shares, those that stay would get the share of the one that goes: that helps nobody.
+        Where the file gives no shares, those that stay would get the share of the one that goes: that does not help.
         """
         if not self.study.gives_shares:
             return []
@@ -163,11 +163,11 @@ class _Shortage:
         return []
 
     def needed(self, agenda: Agenda) -> float:
-        """The epsilon of this agenda together with what was spent before."""
+        """Compute the epsilon of this agenda together with the charges before."""
         return needed(self.before, foreseen(agenda, self.setting), self.cap)
 
     def in_the_ledger(self) -> list[str]:
-        """What to change where no epsilon is enough, whatever was spent before."""
+        """Return the changes to the ledger where no epsilon is enough, whatever was spent before."""
         protection, budget = self.setting.protection, self.setting.budget
         kinds = {(one.unit, one.neighbours) for one in self.before}
         kinds -= {(protection.unit, protection.neighbours)}
@@ -191,13 +191,13 @@ def _up(value: float) -> float:
 # --- what can be written ------------------------------------------------------------------------------------
 
 CLIENTS, ROWS = 12, 20
-"""Sites of made-up rows, and rows at each: most thresholds and metrics are defined."""
+"""Number of sites of made-up rows, and of rows at each: most thresholds and metrics are defined."""
 
 _Terms = tuple[TrustModel, Budget | None, Protection]
 
 
 def require_writable(file: StudyFile, agenda: Agenda, folder: Path) -> None:
-    """Write what results of made-up rows leave, in a folder of their own inside the study's, and remove it.
+    """Write the results of made-up rows in a temporary folder inside the study's, and remove it.
 
     Three sets of rows: one on which most numbers are defined, without noise; the same under the study's own trust
     model; and one with a single class, on which they are not. Plots are left out: a page is complete without them.
@@ -226,7 +226,7 @@ def require_writable(file: StudyFile, agenda: Agenda, folder: Path) -> None:
 
 
 def _made_up(file: StudyFile, agenda: Agenda, rows: int, terms: _Terms) -> Result | None:
-    """The result of a study of made-up rows; None where the tasks say that there is none."""
+    """Return the result of a study of made-up rows; None where the tasks report that there is none."""
     modes: tuple[Mode, ...] = ("aggregate", "faithful")
     for mode in modes:
         try:
@@ -259,7 +259,7 @@ def _simulated(file: StudyFile, agenda: Agenda, rows: int, terms: _Terms, *, mod
 
 
 def _write(file: StudyFile, result: Result, folder: Path) -> None:
-    """Everything that is printed, and written at the end."""
+    """Write everything that is printed, and written at the end."""
     from rich.console import Console
 
     folder.mkdir(parents=True, exist_ok=True)
@@ -294,7 +294,7 @@ def _cannot_be_written(tasks: str, error: Exception) -> UsageError:
 
 
 def _columns(file: StudyFile, agenda: Agenda) -> Iterator[tuple[str, str]]:
-    """The columns that the tasks read, by role, called like their roles."""
+    """Yield the columns that the tasks read, by role, called like their roles."""
     asked = {item.name: item.parameters for item in agenda.items}
     for task in file.tasks:
         if task.name in asked:
@@ -303,7 +303,7 @@ def _columns(file: StudyFile, agenda: Agenda) -> Iterator[tuple[str, str]]:
 
 
 def _rows(agenda: Agenda, columns: Mapping[str, str], rows: int, cohort: int) -> dict[str, NDArray[Any]]:
-    """So many rows at each of enough sites; a single row has the label 0."""
+    """Make this number of rows at each of enough sites; a single row has the label 0."""
     random = np.random.default_rng(0)
     count = max(CLIENTS, 2 * cohort)
     size = count * rows

@@ -1,6 +1,6 @@
 """The JSON Schema of study files, made from the dataclasses that read them.
 
-It says what can be said without the data: which entries there are, of which types, with which words. What only the
+It states what can be stated without the data: which entries there are, of which types, with which words. What only the
 values together decide (which columns a task needs, whether a budget suffices) `StudyFile` says.
 """
 
@@ -37,7 +37,7 @@ _COLUMN: _Schema = {"type": "string", "minLength": 1}
 
 
 def schema() -> _Schema:
-    """The JSON Schema (draft 2020-12) of a study file."""
+    """Return the JSON Schema (draft 2020-12) of a study file."""
     releases = [name for name, card in RUNTIME_CARDS.items() if not card.simulated]
     heading = _table(Heading)
     heading["properties"]["name"]["pattern"] = f"^{NAME.pattern}$"
@@ -70,7 +70,7 @@ def schema() -> _Schema:
 
 
 def schema_text() -> str:
-    """The JSON Schema as `study/schema.json` holds it."""
+    """Return the JSON Schema as `study/schema.json` holds it."""
     return json.dumps(schema(), indent=2, ensure_ascii=False) + "\n"
 
 
@@ -78,7 +78,7 @@ def schema_text() -> str:
 
 
 def _properties(kind: type[Any], *, implied: Container[str] = ()) -> dict[str, _Schema]:
-    """The entries that are parameters of a dataclass, each with its sentence, and its default if nothing implies it."""
+    """Return the entries that are parameters of a dataclass: their sentences, and defaults if nothing implies them."""
     found = {}
     for one in parameters(kind):
         entry = dict(one.schema)
@@ -94,7 +94,7 @@ def _properties(kind: type[Any], *, implied: Container[str] = ()) -> dict[str, _
 
 
 def _table(kind: type[Any]) -> _Schema:
-    """A section whose entries are the parameters of a dataclass."""
+    """Return the schema of a section whose entries are the parameters of a dataclass."""
     return {
         "description": summary_of(kind),
         "type": "object",
@@ -105,7 +105,7 @@ def _table(kind: type[Any]) -> _Schema:
 
 
 def summary_of(kind: type[Any]) -> str:
-    """The first sentence of a docstring."""
+    """Return the first sentence of a docstring."""
     return inspect.cleandoc(kind.__doc__ or "").partition("\n\n")[0].replace("\n", " ").replace("``", "`")
 
 
@@ -182,12 +182,12 @@ def _tasks() -> _Schema:
 
 
 def _kinds(name: str) -> tuple[str, ...]:
-    """What a task can turn out to be: where the columns are logits, one of classes."""
+    """Return the kinds that a task can be: where the columns are logits, one of classes."""
     return tuple(card.name for card in KINDS.values() if name in (card.name, card.asked_as))
 
 
 def _named_task() -> _Schema:
-    """A task of any name, which says what it is."""
+    """Return the schema of a task of any name, whose entry states its kind."""
     return {"anyOf": [{"$ref": f"#/$defs/{name}", "required": ["task"]} for name in KINDS]}
 
 

@@ -87,7 +87,7 @@ class DataSection(Checked):
 
     @property
     def described(self) -> dict[str, Any]:
-        """What a result says of the rows: no password of a database, and no folders of whoever ran it."""
+        """Entries about the rows for a result: no password of a database, and no folders of the machine that ran it."""
         given = {name: getattr(self, name) for name in ("path", "query", "client", "partition", "clients")}
         given["missing"] = None if self.missing == "refuse" else self.missing
         scheme, url, rest = self.path.partition("://")
@@ -96,7 +96,7 @@ class DataSection(Checked):
 
     @property
     def owner(self) -> str | Partition | None:
-        """How rows become clients, as simulations take it."""
+        """Assignment of rows to clients, as simulations take it."""
         return self.client if self.partition is None else Partition(self.partition, clients=self.clients)
 
 
@@ -139,22 +139,22 @@ class PrivacySection(Protection):
 
     @property
     def model(self) -> TrustModel:
-        """The trust model with its parameters."""
+        """Trust model with its parameters."""
         return TRUST_MODELS[self.privacy](**self.parameters)
 
     @property
     def budget(self) -> Budget | None:
-        """The budget of the study; None where no noise is added."""
+        """Budget of the study; None where no noise is added."""
         return _budget(self.epsilon, self.delta)
 
     @property
     def protection(self) -> Protection:
-        """What is protected."""
+        """Protection of the study: the unit, the neighbours and the rows of each client."""
         return Protection(unit=self.unit, neighbours=self.neighbours, rows_per_client=self.rows_per_client)
 
     @property
     def training(self) -> Budget | None:
-        """The stated cost of training the model; None where it is not stated."""
+        """Stated cost of training the model; None where it is not stated."""
         return _budget(self.training_epsilon, self.training_delta)
 
 
@@ -184,7 +184,7 @@ class LedgerSection(Checked):
 
     @property
     def cap(self) -> Budget | None:
-        """What all studies may spend together; None if that is not limited."""
+        """Budget of all studies together; None if it is not limited."""
         return _budget(self.epsilon, self.delta)
 
 
@@ -228,7 +228,7 @@ class ExpectedSection(Checked):
 
     @property
     def given(self) -> dict[str, Any]:
-        """What is said of it."""
+        """Expectations that are stated."""
         found = {one.name: getattr(self, one.name) for one in fields(self)}
         return {name: value for name, value in found.items() if value is not None}
 
@@ -237,7 +237,7 @@ class ExpectedSection(Checked):
 
 
 def read_runtime(section: Section) -> RuntimeParameters:
-    """What carries the messages."""
+    """Read the parameters of the runtime, which carries the messages."""
     name = section.entries.get("name", DEFAULT)
     if not isinstance(name, str) or name not in RUNTIME_CARDS:
         raise section.problem("name", f"name: got {name!r}, expected one of {', '.join(RUNTIME_CARDS)}.")
@@ -250,7 +250,7 @@ def read_runtime(section: Section) -> RuntimeParameters:
 
 
 def read_privacy(section: Section) -> PrivacySection:
-    """Who is trusted with what; parameters of the trust model have a section of their own."""
+    """Read the privacy section; parameters of the trust model have a section of their own."""
     name = section.entries.get("privacy", PrivacySection.privacy)
     chosen = section.section("parameters")
     given: dict[str, Any] = {}
@@ -267,7 +267,7 @@ def read_privacy(section: Section) -> PrivacySection:
 
 
 def read_data(root: Section, runtime: RuntimeParameters) -> DataSection | None:
-    """The rows of a simulation, None in a release, which has none of its own."""
+    """Read the rows of a simulation; None in a release, which has none of its own."""
     if not runtime.simulated:
         if "data" in root:
             raise root.problem(
@@ -300,7 +300,7 @@ def read_data(root: Section, runtime: RuntimeParameters) -> DataSection | None:
 
 
 def read_ledger(root: Section, runtime: RuntimeParameters) -> LedgerSection:
-    """Where what is spent is recorded."""
+    """Read where expenses are recorded."""
     section = root.section("ledger")
     if section.entries and isinstance(runtime, ReleaseParameters) and runtime.home is None:
         raise root.problem(
@@ -313,7 +313,7 @@ def read_ledger(root: Section, runtime: RuntimeParameters) -> LedgerSection:
 
 
 def _column(columns: Section, role: str) -> str:
-    """The column of a role; features may be a list."""
+    """Return the column of a role; features may be a list."""
     if role != FEATURES or isinstance(columns.entries[role], str):
         return str(columns.value(_entry(role, str)))
     names = columns.value(_entry(role, tuple[str, ...]))
@@ -327,5 +327,5 @@ def _entry(name: str, annotation: Any) -> Parameter:
 
 
 def source_of(data: DataSection, path: Path) -> Path | Database:
-    """Where the rows are, relative to the study file."""
+    """Return the place of the rows, relative to the study file."""
     return source_named(data.path, data.query, folder=path.absolute().parent)

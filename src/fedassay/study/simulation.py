@@ -41,13 +41,13 @@ class Simulation:
     seed : makes a simulation repeatable. A release never takes one.
     mode : of the in-process runtime: `faithful` passes every client's own message through bytes; `aggregate` draws the
         total from the same law; `auto` is faithful up to 250 clients, and wherever single clients are asked.
-    runtime : what carries the messages: the name of a runtime that simulates clients, such as ``in-process`` or
+    runtime : the carrier of the messages: the name of a runtime that simulates clients, such as ``in-process`` or
         ``flower``, or its parameters as an object, seed and mode among them.
     holdout : the share of the units that tasks which fit something keep to judge it.
     split_key : decides which units are held out; made from the seed, or drawn, if it is not given.
-    policy : what every client allows; None if everything is, as nothing is really released.
-    asker : the public key that clients are to take for that of whoever asks; nobody signs in a simulation.
-    disclosure : what is done to exact totals before anything is computed from them.
+    policy : the policy of every client; None allows everything, as nothing is really released.
+    asker : the public key that clients take for that of the asking party; in a simulation nothing is signed.
+    disclosure : the treatment of exact totals before anything is computed from them.
     missing : `report` leaves rows in which a value is missing out and counts them in ``result.cohort["missing"]``;
         `refuse` makes them an error.
     again : above 0 for a run that goes on with what another has begun: all of it, clients included, then draws anew, as
@@ -81,7 +81,7 @@ class Simulation:
 
     @cached_property
     def parameters(self) -> SimulationParameters:
-        """The parameters of the runtime, checked."""
+        """Parameters of the runtime, checked."""
         if isinstance(self.runtime, SimulationParameters):
             if self.seed not in (None, self.runtime.seed) or self.mode != "auto":
                 raise ParameterError(
@@ -94,28 +94,28 @@ class Simulation:
 
     @property
     def card(self) -> RuntimeCard:
-        """The card of the runtime."""
+        """Card of the runtime."""
         return RUNTIME_CARDS[self.parameters.name]
 
     def randomness(self) -> SecureRandomness | SimulatedRandomness:
-        """The source of all randomness of this simulation."""
+        """Return the source of all randomness of this simulation."""
         if self.seed is None:
             return SecureRandomness()
         source = SimulatedRandomness(self.seed)
         return source if not self.again else source.child(f"again/{self.again}")
 
     def key_of_split(self) -> bytes:
-        """The key that decides which units are held out; the same for a run that goes on."""
+        """Return the key that decides which units are held out; the same for a run that goes on."""
         if self.split_key is not None:
             return self.split_key
         return replace(self, again=0).randomness().child("split").bytes(32)
 
     def passes_messages(self, federation: Federation) -> bool:
-        """Whether every client's own message is passed; otherwise totals are drawn in aggregate."""
+        """Return whether every client's own message is passed; otherwise totals are drawn in aggregate."""
         return self.parameters.passes_messages(federation.client_count, policy=self.policy is not None)
 
     def rows(self, data: Any, columns: Mapping[str, str]) -> Any:
-        """The data, without the rows in which a value is missing if these are left out."""
+        """Return the data, without the rows in which a value is missing if these are left out."""
         if self.missing == "refuse" or isinstance(data, Federation):
             return data
         return CompleteRows(data=data, columns=columns)
@@ -127,7 +127,7 @@ class Simulation:
 
         Parameters
         ----------
-        helpers : how many servers besides the coordinator's own the trust model needs.
+        helpers : the number of servers that the trust model needs in addition to the coordinator's own.
         single : whether clients are asked one by one.
         """
         start = self.card.start
@@ -165,15 +165,15 @@ def simulate(
     dataset: str = "federation",
     before: Callable[[Setting], None] | None = None,
 ) -> Result:
-    """Run any tasks over simulated clients; the same for all of them.
+    """Run any tasks over simulated clients, in the same way for all of them.
 
     Parameters
     ----------
     data : as `load` takes them, or the `Federation` that was loaded from them by these columns.
-    name : of the study that clients and ledgers are told; that of the task, if nothing is said.
+    name : of the study, as clients and ledgers know it; that of the task by default.
     journal : one that lasts lets a simulation that broke off go on; then nothing is asked, and charged, twice.
-    ledger, dataset : where to record what is spent, and under which name; None keeps it in memory.
-    before : called with the setting when everything is known that is public, and nobody was asked: it may refuse.
+    ledger, dataset : the place and the name under which expenses are recorded; None keeps them in memory.
+    before : called with the setting when everything is known that is public, and no client was asked: it may refuse.
     """
     started = time.perf_counter()
     # What can be refused without looking at the data is refused before they are opened.
@@ -244,12 +244,12 @@ def _described(runtime: SimulatedRuntime, clients: int, seconds: float) -> dict[
 
 
 def _refusals(runtime: SimulatedRuntime) -> list[str]:
-    """Who refused, and why: in a simulation the reasons may be known."""
+    """Return which clients refused, and why: in a simulation the reasons may be known."""
     return [f"The client {name} refused: {reason}" for name, reason in runtime.reasons.items()]
 
 
 def _explained(error: TooFewClients, runtime: SimulatedRuntime) -> FederationError | Refused:
-    """The same error with why clients refused; a refusal, if all who said something refused by their rules."""
+    """Add the reasons of clients to an error; make it a refusal if all who gave a reason refused by their rules."""
     told = _refusals(runtime)
     if not told:
         return error

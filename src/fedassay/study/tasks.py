@@ -1,4 +1,4 @@
-"""The tasks of a study file: what is asked under which name, with parameters as its task has them."""
+"""The tasks of a study file: their names, their kinds, and the parameters that each kind has."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from fedassay.study.entries import Section
 from fedassay.tasks.card import KINDS, PARAMETERS, task_of
 
 AFTER = "after"
-"""Prediction sets also say which calibration they build on."""
+"""Entry in which prediction sets name the calibration that they build on."""
 
 NONE = "none"
-"""What `after` says where prediction sets shall not build on the calibration."""
+"""Value of `after` where prediction sets shall not build on the calibration."""
 
 TASK_NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,31}")
 
@@ -44,12 +44,12 @@ class StudyTask:
 
     Parameters
     ----------
-    name : what its results are found under.
+    name : the name of its results.
     kind, parameters : its name in the catalogue, and its parameters as plain values: those that were given, and those
         that the columns imply. Others have the defaults of the task.
     share : the part of the budget, None if the file leaves it to the planner.
     after : the calibration that it builds on.
-    looked_up : parameters that are public knowledge and not said, which a simulation takes from the data:
+    looked_up : parameters that are public knowledge and not stated, which a simulation takes from the data:
         ``classes``, ``features``.
     """
 
@@ -62,11 +62,11 @@ class StudyTask:
 
     @property
     def made(self) -> Task[dict[str, Any]]:
-        """The task, as far as it is known before data are looked at."""
+        """Task, as far as it is known before data are looked at."""
         return task_of(self.kind, self._complete({}))
 
     def item(self, share: float, known: Mapping[str, Any] | None = None) -> Item:
-        """The item of an agenda, with what was looked up."""
+        """Return the item of an agenda, with the parameters that were looked up."""
         return Item(
             name=self.name,
             task=self.kind,
@@ -80,7 +80,7 @@ class StudyTask:
 
     @property
     def roles(self) -> tuple[str, ...]:
-        """The roles of the columns that it reads."""
+        """Roles of the columns that it reads."""
         return KINDS[self.kind].study_rules.roles(self.parameters)
 
 
@@ -89,13 +89,13 @@ StudyColumns = Mapping[str, str] | None
 
 
 def shared_entries(kind: str) -> tuple[Parameter, ...]:
-    """The entries of a task that are no parameters of it; only some kinds build on another task."""
+    """Return the entries of a task that are no parameters of it; only some kinds build on another task."""
     builds = KINDS[kind].study_rules.builds_on
     return tuple(one for one in parameters(TaskEntries) if builds or one.name != AFTER)
 
 
 def read_task(section: Section, name: str, columns: StudyColumns, holdout: float) -> StudyTask:
-    """A task from its section; `holdout` is the share of the units that is held out."""
+    """Read a task from its section; `holdout` is the share of the units that is held out."""
     _check_name(section, name)
     kind = _kind(section, name, columns)
     shared = {one.name: section.value(one) for one in shared_entries(kind) if one.name in section}
@@ -150,7 +150,7 @@ def _kind(section: Section, name: str, columns: StudyColumns) -> str:
 def _implied(
     section: Section, kind: str, given: Mapping[str, Any], columns: StudyColumns, holdout: float
 ) -> dict[str, Any]:
-    """Parameters that are not given but follow from the columns, and defaults that studies have of their own."""
+    """Return parameters that are not given but follow from the columns, and defaults of studies."""
     try:
         implied = KINDS[kind].study_rules.implied(given, columns, holdout)
     except UsageError as error:
@@ -161,7 +161,7 @@ def _implied(
 def _looked_up(
     section: Section, kind: str, parameters: Mapping[str, Any], columns: StudyColumns
 ) -> tuple[str, ...]:
-    """What a simulation looks up; in a release it has to be said."""
+    """Return the parameters that a simulation looks up; in a release they have to be stated."""
     missing = KINDS[kind].study_rules.looked_up(parameters)
     if missing and columns is None:
         raise section.problem(
