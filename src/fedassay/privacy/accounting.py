@@ -80,12 +80,12 @@ _DEAREST_PLD, _WIDEST_PLD, _FINEST_DELTA, _PLD_STEPS = 64, 2**16, 1e-12, 2**18
 
 
 def calibrate(budget: Budget, sensitivity: Sensitivity, share: float = 1.0) -> Noise:
-    """The law of smallest variance that a query may use for this share of the budget.
+    """Return the law of smallest variance that a query may use for this share of the budget.
 
     Guarantee: queries whose shares sum to at most 1, each with the noise given here, are together
     (epsilon, delta)-differentially private for the unit and the neighbours that the sensitivities are for,
     even if later queries depend on earlier answers. Parts
-    whose sum exceeds 1 by 1e-9 (rounding) are covered, but nothing beside a whole share.
+    whose sum exceeds 1 by 1e-9 (rounding) are covered, but nothing in addition to a whole share.
 
     Edge cases: delta = 0 always gives discrete Laplace noise. A sensitivity that is not finite and positive
     is an `UnsupportedQuery`; a scale beyond 2^52 is a `UsageError`. `Noise.scale` is a dyadic number: the
@@ -233,7 +233,7 @@ def whole_sensitivity(sensitivity: Sensitivity) -> tuple[int, int]:
 def event(
     noise: Noise, sensitivity: Sensitivity, shuffled: Budget | None = None, *, sampled: float = 1.0
 ) -> DpEvent:
-    """What one release is to dp-accounting.
+    """Return the event that stands for one release in dp-accounting.
 
     Discrete Laplace noise is a `DiscreteLaplaceDpEvent`, not a `LaplaceDpEvent`: both are k/b-DP, but below
     that epsilon the discrete law loses more (at b = k = 1 it *is* randomised response, the worst of all
@@ -274,16 +274,16 @@ def event(
 
 
 def spent(events: Iterable[DpEvent] | Mapping[DpEvent, int], delta: float) -> float:
-    """The smallest epsilon that we can show for these releases together at this delta; a mapping counts them.
+    """Return the smallest epsilon provable for these releases together at this delta; a mapping counts them.
 
     Guarantee: never below the truth, whatever the order of the releases and however questions depend on earlier
     answers, if the noise of each was settled before the answers. The smallest of: the sum of pure epsilons; the Rényi
     bound (exact divergences of the discrete Laplace, ρα of the Gaussian, a bound for Skellam, tight conversion); for
     pure releases of few kinds dp-accounting's privacy loss distribution. Infinite if there is no noise, if there is
     Gaussian or Skellam noise and delta is 0, or if an event is not one of `event`. Shuffled releases count by their
-    messages, or by the sums of their epsilons and deltas, beside what the others cost at the delta that is left:
-    whichever gives less. Sampled releases count by dp-accounting's privacy loss distributions, beside others at half
-    the delta each, or as if everybody had taken part: whichever gives less.
+    messages, or by the sums of their epsilons and deltas, plus what the others cost at the delta that is left:
+    whichever gives less. Sampled releases count by dp-accounting's privacy loss distributions, with the others at half
+    the delta each, or as if all clients had taken part: whichever gives less.
 
     Examples
     --------

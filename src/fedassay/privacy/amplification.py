@@ -3,8 +3,8 @@
 Noise for releases that each client enters by chance: amplification by Poisson sampling.
 
 A client takes part in a release with probability q, by a secret coin of its own; otherwise it answers as a client
-without rows does. Whoever sees only the noisy totals cannot tell the two apart, so that less noise is needed. Whoever
-sees the coins (a server that gets exact vectors, say) gains nothing by them: for him every release counts in full.
+without rows does. An observer of the noisy totals alone cannot tell the two apart, so that less noise is needed.
+Against an observer of the coins (a server that gets exact vectors, say) nothing is gained; each release counts in full.
 
 The argument (docs/explanation/sampling.md has it in full):
 
@@ -22,8 +22,8 @@ The argument (docs/explanation/sampling.md has it in full):
 Amplification by shuffling: what a bag of messages says that does not say who sent which. Computed, not estimated.
 
 Notation: n clients; each applies the same randomiser R, which is ε₀-differentially private for *everything the client
-holds*: R(x) ≤ e^ε₀ R(x') for any two inputs. Of client 1 the inputs x₀ and x₁ are to be told apart; whoever tries knows
-the inputs of all others. Write a = e^ε₀, t = e^ε, p₀ = R(x₀), p₁ = R(x₁), r = R(x) for any other input x.
+holds*: R(x) ≤ e^ε₀ R(x') for any two inputs. An adversary is to distinguish the inputs x₀ and x₁ of client 1, and
+knows the inputs of all others. Write a = e^ε₀, t = e^ε, p₀ = R(x₀), p₁ = R(x₁), r = R(x) for any other input x.
 
 **Theorem.** The messages in random order are (ε, δ)-differentially private with δ = E[D_C], C ~ Bin(n-1, 2/(a+1)),
 where D_C is the divergence sup P - t·Q between (A+Δ, C-A+1-Δ) and (A+1-Δ, C-A+Δ), A ~ Bin(C, 1/2), Δ ~ Bern(a/(a+1)):
@@ -111,7 +111,7 @@ def rounds_of(share: float) -> int | None:
 
 
 def amplifies(budget: Budget, protection: Protection, cohort: object, share: float) -> bool:
-    """Whether sampling counts for the guarantee: whole clients added or removed, a delta, equal releases."""
+    """Return whether sampling counts for the guarantee: whole clients added or removed, a delta, equal releases."""
     return (
         isinstance(cohort, Sample)
         and LEAST_RATE <= cohort.rate < 1
@@ -126,11 +126,11 @@ def amplifies(budget: Budget, protection: Protection, cohort: object, share: flo
 def calibrate_sampled(
     budget: Budget, sensitivity: Sensitivity, *, rate: float, share: float, length: int
 ) -> Noise | None:
-    """Discrete Gaussian noise for each of T = 1/share releases that clients enter with probability `rate`.
+    """Return discrete Gaussian noise for each of T = 1/share releases that clients enter with probability `rate`.
 
     Guarantee: T such releases of one task, with sensitivities that have these L2 norms, are together (epsilon,
-    delta)-differentially private for one client added or removed, for whoever does not see who took part. They do not
-    share a budget with other releases: `run.py` holds tasks to that.
+    delta)-differentially private for one client added or removed, against an observer who does not see who took part.
+    They do not share a budget with other releases: `run.py` holds tasks to that.
 
     None if the sensitivity is too small a whole number, or the vector too long, for the argument about whole numbers.
 
@@ -188,7 +188,7 @@ def event_of(noise: Noise, sensitivity: Sensitivity, rate: float) -> Any:
 
 
 def cost_in_full(event: Any) -> Any:
-    """The release as it is for whoever sees who took part."""
+    """Return the cost of the release to an observer who sees which clients took part."""
     from dp_accounting import ZCDpEvent
 
     return ZCDpEvent(rho=1 / event.event.noise_multiplier**2 / 2)
@@ -241,25 +241,25 @@ Wholes = NDArray[np.int64]
 
 @dataclass(frozen=True, kw_only=True)
 class ShuffledPlan(Plan):
-    """A plan whose noise and sensitivity are those of one client's message, of which only shuffled ones are seen.
+    """Plan whose noise and sensitivity are those of one client's message, of which only shuffled ones are seen.
 
-    `cost` is what all messages together cost whoever sees them in random order.
+    `cost` is the cost of all messages together to an observer who sees them in random order.
     """
 
     cost: Budget
 
 
 def cost_of(plan: Plan) -> Budget | None:
-    """What shuffled messages cost together; None where nothing is shuffled, or shuffling adds nothing."""
+    """Return the joint cost of shuffled messages; None where nothing is shuffled, or shuffling adds nothing."""
     return plan.cost if isinstance(plan, ShuffledPlan) else None
 
 
 def delta_of(epsilon: float, local_epsilon: float, clients: int) -> float:
-    """A δ for which the shuffled messages of so many clients are (ε, δ)-private, if each message is ε₀-private.
+    """Return a δ for which the shuffled messages of `clients` are (ε, δ)-private, if each message is ε₀-private.
 
     Guarantee: never below the δ of the theorem, and hardly above (10^-3 of it, up to 10^9 clients).
 
-    Edge cases: from ε = ε₀ on δ is 0. One client hides among nobody: δ = (e^ε₀ - e^ε)/(e^ε₀ + 1).
+    Edge cases: from ε = ε₀ on δ is 0. A single client has no others to hide among: δ = (e^ε₀ - e^ε)/(e^ε₀ + 1).
 
     Examples
     --------
@@ -281,7 +281,7 @@ def delta_of(epsilon: float, local_epsilon: float, clients: int) -> float:
 
 @lru_cache(maxsize=1024)
 def local_epsilon_for(budget: Budget, clients: int) -> float:
-    """The largest ε₀ for the messages of so many clients, shuffled, to keep a budget; at least its epsilon.
+    """Return the largest ε₀ at which the shuffled messages of `clients` keep a budget; at least its epsilon.
 
     Guarantee: with any randomiser that is ε₀-private for all that a client holds, what comes out of the shuffler is
     (epsilon, delta)-differentially private for it. `clients` counts those that follow the protocol, this one included.

@@ -60,7 +60,7 @@ class ContinualMechanism(ABC):
 
     @property
     def unit(self) -> Protection:
-        """Somebody with so many events, who is there or not."""
+        """Protected unit: a client with at most `unit_events` events, added or removed."""
         return Protection(unit=Unit.CLIENT, rows_per_client=self.unit_events)
 
     @cached_property
@@ -71,16 +71,16 @@ class ContinualMechanism(ABC):
     @property
     @abstractmethod
     def sensitivity(self) -> Sensitivity:
-        """How far one unit moves what the draws are added to."""
+        """Bounds on how far one unit moves the values to which the draws are added."""
 
     @property
     def survives_reactions(self) -> bool:
-        """Whether the guarantee is proven for streams that react to what has been published."""
+        """True if the guarantee is proven for streams that react to what has been published."""
         return True
 
     @abstractmethod
     def factors(self, steps: NDArray[np.int64]) -> Floats:
-        """The variance of the total after each of these steps, over that of one draw."""
+        """Return the variance of the total after each of these steps, over that of one draw."""
 
     @abstractmethod
     def start(self) -> Message:
@@ -111,7 +111,7 @@ class PathMechanism(ContinualMechanism):
 
     @property
     def survives_reactions(self) -> bool:
-        """Whether a shift of the draws proves it; Gaussian noise needs a bound on every step given those before."""
+        """True if a shift of the draws proves it; Gaussian noise needs a bound on every step given those before."""
         return self.noise.law != accounting.GAUSSIAN
 
     def factors(self, steps: NDArray[np.int64]) -> Floats:
@@ -133,7 +133,7 @@ class PathMechanism(ContinualMechanism):
 
 @dataclass(frozen=True, kw_only=True)
 class TreeMechanism(ContinualMechanism):
-    """Blocks of 1, b, b², .. steps. Remembers, per level, one open block and the sum of the closed ones beside it."""
+    """Blocks of 1, b, b², .. steps. Remembers, per level, one open block and the sum of the closed ones next to it."""
 
     name: ClassVar[str] = "tree"
 
@@ -146,7 +146,7 @@ class TreeMechanism(ContinualMechanism):
 
     @cached_property
     def widths(self) -> tuple[int, ...]:
-        """Of the blocks, shorter than the horizon."""
+        """Widths of the blocks, shorter than the horizon."""
         widths = [1]
         while widths[-1] * self.fan_out < self.horizon:
             widths.append(widths[-1] * self.fan_out)
@@ -216,7 +216,7 @@ class Factorised(ContinualMechanism):
         return Sensitivity(l1=float(self.unit_events * l1), l2=float(self.unit_events * np.sqrt(squared)))
 
     def factors(self, steps: NDArray[np.int64]) -> Floats:
-        """Every draw so far adds to a total, by how long ago it was."""
+        """Return the factors: every draw so far adds to a total, by how long ago it was."""
         return np.asarray(np.cumsum(self.summary.response**2)[steps - 1])
 
     def start(self) -> Message:
@@ -224,7 +224,7 @@ class Factorised(ContinualMechanism):
         return {"counts": [], "noisy": []}
 
     def advance(self, step: int, state: Message, count: int, draw: _Draw) -> tuple[float, Message]:
-        """One more entry; the total is computed from noisy entries only, so that rounding tells nothing."""
+        """Append an entry; the total is computed from noisy entries only, so that rounding reveals nothing."""
         counts = [*state["counts"], count]
         entry = int(self.column[step - 1 :: -1] @ np.array(counts)) + draw(1)[0]
         noisy = [*state["noisy"], entry]
@@ -238,7 +238,7 @@ MECHANISMS: dict[str, type[ContinualMechanism]] = {
 
 
 def candidates(*, horizon: int, budget: Budget, unit_events: int) -> Iterator[ContinualMechanism]:
-    """Every mechanism, with all parameters that may be best."""
+    """Yield every mechanism, with all parameters that may be best."""
     common: dict[str, Any] = {"horizon": horizon, "budget": budget, "unit_events": unit_events}
     yield PathMechanism(**common)
     if budget.delta > 0:

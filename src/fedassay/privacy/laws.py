@@ -101,7 +101,7 @@ def draw(noise: Noise, count: int, randomness: Randomness) -> Vector:
 
 
 def draw_parts(noise: Noise, count: int, parts: Fraction, randomness: Randomness) -> Vector:
-    """Independent draws of so many parts of the noise of law and scale: a client's share has 1/M of them.
+    """Draw `count` independent shares of `parts` parts of a noise: a client's share has 1/M of its parts.
 
     Guarantee: independent draws of r₁ and r₂ parts add up to draws of r₁ + r₂ parts; one part is `draw`. Each
     is exact and below ⌈parts⌉·`largest_share` in absolute value.
@@ -124,7 +124,7 @@ def draw_parts(noise: Noise, count: int, parts: Fraction, randomness: Randomness
 
 
 def largest_share(noise: Noise) -> int:
-    """Every share (a draw of at most one part) is smaller than this in absolute value.
+    """Return a bound that every share (a draw of at most one part) stays below in absolute value.
 
     Shares as large would have probability below 1e-300 and are drawn again, which changes the law by less.
 

@@ -32,13 +32,13 @@ LARGEST_SKELLAM = Fraction(2**40)
 """No σ of Skellam noise may be larger."""
 
 LARGEST_VARIANCE = Fraction(2**90)
-"""Of a Skellam draw: room for a thousand parts of the largest noise."""
+"""Largest variance of a Skellam draw: room for a thousand parts of the largest noise."""
 
 SMALLEST_SKELLAM = Fraction(1, 2**20)
 """Smaller wanted σ are rounded up to it."""
 
 _SKELLAM_BITS = 26
-"""Of σ, so that σ² is a float without rounding."""
+"""Bits of σ, so that σ² is a float without rounding."""
 _REACH = 2**11
 _RUN = 2**10
 """Clusters of more than this many times b are left out; see `_fraction`."""

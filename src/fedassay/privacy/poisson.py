@@ -36,7 +36,7 @@ _GUARD = 2.0**-30
 
 _RUN_BITS = 15
 _RUNS = np.array([(~n & (n + 1)).bit_length() - 1 for n in range(2**_RUN_BITS)], dtype=np.int64)
-"""How many of the lowest bits of n are ones before the first zero."""
+"""Number of ones in n below its lowest zero bit."""
 
 _STIRLING = (1 / 12, -1 / 360, 1 / 1260, -1 / 1680, 1 / 1188)
 _TABLED = 32
@@ -48,7 +48,7 @@ _ERRORS = np.array(
 
 
 def total(rate: Fraction, randomness: Randomness) -> int:
-    """One draw from Poisson(rate).
+    """Draw once from Poisson(rate).
 
     Guarantee: exact, given uniform words. A sum of independent Poisson draws is Poisson of the sum of the
     rates, and keeping each event of a Poisson(1) draw with probability p makes it Poisson(p).
@@ -182,7 +182,7 @@ class _Centred:
 
 
 def _accepted(law: _Centred, x: Vector, randomness: Randomness) -> Flags:
-    """Whether a uniform number is below exp(g(x)), for each candidate: as exact arithmetic would decide."""
+    """Return for each candidate whether a uniform number is below exp(g(x)), as exact arithmetic would decide."""
     words = randomness.words(x.size)
     gap = np.exp(law.log_acceptance(x)) - words.astype(np.float64) * 2.0**-64
     accepted = gap > 0
@@ -192,7 +192,7 @@ def _accepted(law: _Centred, x: Vector, randomness: Randomness) -> Flags:
 
 
 def _accepted_exactly(law: _Centred, x: int, word: int, randomness: Randomness) -> bool:
-    """The same for one candidate, whose uniform number begins with this word; more words while it is open."""
+    """Decide for one candidate, whose uniform number begins with this word; take more words while it is open."""
     bits, digits = 64, 30
     while True:
         p, error = Fraction(law.acceptance(x, digits)), Fraction(1, 10**digits)
@@ -226,7 +226,7 @@ def _context(digits: int) -> decimal.Context:
 
 @lru_cache(maxsize=16)
 def _pi(digits: int) -> Decimal:
-    """π to so many digits: 16 arctan(1/5) - 4 arctan(1/239) in whole numbers (Machin)."""
+    """Return π to `digits` digits: 16 arctan(1/5) - 4 arctan(1/239) in whole numbers (Machin)."""
     one: int = 10**digits
 
     def arctan_of_inverse(n: int) -> int:

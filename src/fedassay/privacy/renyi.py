@@ -145,7 +145,7 @@ def root(square: Fraction) -> Fraction:
 
 @lru_cache(maxsize=256)
 def order_of(epsilon: float, delta: float) -> tuple[int, float]:
-    """One whole order α for a budget, and the largest D_α that gives (epsilon, delta), for delta > 0.
+    """Return a whole order α for a budget, and the largest D_α that gives (epsilon, delta), for delta > 0.
 
     D_α ≤ epsilon - log(1 - 1/α) + log(αδ)/(α-1) gives (epsilon, delta) (see `rho_of`), for each α. This is the
     order with the largest D_α/α: the best one for noise whose D_α grows like α, as that of Gaussian and

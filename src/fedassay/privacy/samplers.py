@@ -22,8 +22,8 @@ all comparisons are of integers that are proven to fit 64 bits.
 `fair`           coins of 1/2
 `rational`       coins of any ratio
 `bernoulli_exp`  coins of exp(-γ), 0 ≤ γ ≤ 1 a product of ratios (Canonne, Kamath, Steinke 2020, Algorithm 1)
-`geometric`      how many coins of exp(-1) show heads before the first tail
-`fill`           the first so many accepted candidates
+`geometric`      number of coins of exp(-1) that show heads before the first tail
+`fill`           the first accepted candidates, as many as are wanted
 ===============  ==========================================================================================
 """
 
@@ -113,7 +113,7 @@ def bernoulli_exp(factors: Sequence[tuple[Words, int]], randomness: Randomness) 
 
 
 def geometric(count: int, randomness: Randomness) -> Words:
-    """How many coins with P(heads) = exp(-1) show heads before the first tail."""
+    """Count for each draw how many coins with P(heads) = exp(-1) show heads before the first tail."""
     runs = np.zeros(count, dtype=np.uint64)
     active = np.arange(count)
     length = 0
@@ -141,7 +141,7 @@ LARGEST_SCALE = Fraction(2**52)
 """No scale may be larger, so that no draw reaches `LARGEST_DRAW`."""
 
 LARGEST_DRAW = 2**62
-"""Every draw is strictly smaller in absolute value."""
+"""Strict bound on the absolute value of every draw."""
 
 SMALLEST_LAPLACE = Fraction(1, 2**6)
 """Below this scale noise is zero but for a probability under 4e-28: smaller scales are rounded up to it."""

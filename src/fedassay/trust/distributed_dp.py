@@ -61,7 +61,7 @@ class DistributedDP(OneShot):
 
     What counts as public: who is in the cohort, and who answered (as in `server-dp`).
 
-    Of a sampled cohort everybody is asked, so that shares are made for all clients and nobody chooses among whom
+    All of a sampled cohort are asked, so that shares are made for all clients and no party chooses among whom
     colluders are; each client decides by a secret coin whether it takes part, and otherwise sends its share of the
     noise alone. The coins count for nothing: every release is charged as if all clients took part.
 
@@ -137,12 +137,12 @@ class DistributedDP(OneShot):
         )
 
     def _noise(self, noise: Noise, *, honest: int, survivors: int) -> Noise:
-        """The noise in a total over so many survivors."""
+        """Return the noise in a total over `survivors` clients."""
         copies = survivors / honest
         return replace(noise, variance=noise.variance / noise.copies * copies, copies=copies)
 
     def statement(self, setting: Setting) -> str:
-        """What holds, against whom, and what is assumed."""
+        """State what holds, against whom, and what is assumed."""
         budget = budget_of(setting, self.name)
         return (
             f"What the server learns, and what is published, is differentially private for "
@@ -155,6 +155,6 @@ class DistributedDP(OneShot):
 
 
 def _drawn(plan: Plan, parts: Fraction, randomness: Randomness) -> Vector:
-    """So many parts of the noise of a query, on its entries."""
+    """Draw `parts` parts of the noise of a query, on its entries."""
     summary = plan.query.of
     return spread(summary, accounting.draw_parts(plan.noise, summary.draws, parts, randomness))

@@ -84,7 +84,7 @@ class LocalDP(LocalParameters, TrustModel):
 
     Edge cases: all queries of a task spend parts of epsilon if any of them may be answered by `unary`, because
     those parts cannot be added to parts of a zCDP budget; delta then is not used. A malformed reply is a dropout.
-    A partition that nobody reported on ends the exchange.
+    A partition without reports ends the exchange.
     """
 
     name: ClassVar[str] = "local-dp"
@@ -198,7 +198,7 @@ class LocalDP(LocalParameters, TrustModel):
         )
 
     def statement(self, setting: Setting) -> str:
-        """What holds, against whom, for which unit, and what is public."""
+        """State what holds, against whom, for which unit, and what is public."""
         budget = budget_of(setting, self.name)
         epsilon, delta = exactly(budget.epsilon), exactly(budget.delta)
         if self._may_be_unary(setting):
@@ -270,7 +270,7 @@ def _simulated(plan: Plan, total: Vector, clients: int, randomness: Randomness) 
         drawn = sum_of_draws(noise, plan.query.of.draws, randomness)
         return Released(value=total + spread(plan.query.of, drawn), noise=noise, clients=clients)
     if total[plan.query.of.partitions[0]].sum() > clients:
-        # Where there are not more rows than clients, nobody is taken to have two.
+        # Where there are not more rows than clients, no client is taken to have two.
         raise UnsupportedQuery(
             f"{plan.query.of.name}: totals do not show which rows belong to one client; give `rows_per_client=1` "
             "or use the faithful mode."

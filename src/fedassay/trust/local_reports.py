@@ -1,4 +1,4 @@
-"""What reports that are private by themselves look like, how a client makes one, and what they say together.
+"""Reports that are private by themselves: their form, how a client makes one, and what they yield together.
 
 Shared by `local_dp`, where it is known who sent which report, and `shuffle`, where it is not: nothing here asks for
 a name.
@@ -49,11 +49,11 @@ from fedassay.protocol.vocabulary import Noise, Plan, Randomness, Released, Sum,
 # --- noise that is drawn whole ------------------------------------------------------------------------------
 
 _LONGEST = 2**11
-"""Draws are shorter than so many scales: the samplers stop below 1024 (Laplace) and 66 (Gaussian)."""
+"""Bound on draws, in scales: the samplers stop below 1024 (Laplace) and 66 (Gaussian)."""
 
 
 def reach(noise: Noise) -> int:
-    """Every draw is smaller in absolute value.
+    """Return a bound that every draw stays below in absolute value.
 
     Examples
     --------
@@ -69,7 +69,7 @@ def room_beside(noise: Noise, summary: Summary[Any]) -> int:
 
 
 def spread(summary: Summary[Any], draws: Vector) -> Vector:
-    """What the draws add to a total of the summary, checked to be as long as it."""
+    """Return what the draws add to a total of the summary, checked to be as long as it."""
     added = summary.spread(draws)
     if added.dtype != np.int64 or added.shape != (summary.length,):
         raise ProtocolError(f"{summary.name}: its noise is not {summary.length} whole numbers.")
@@ -77,7 +77,7 @@ def spread(summary: Summary[Any], draws: Vector) -> Vector:
 
 
 def several(noise: Noise, messages: int) -> Noise:
-    """The noise in the sum of so many messages.
+    """Return the noise in the sum of `messages` messages.
 
     Examples
     --------
@@ -160,13 +160,13 @@ class UnaryEncoding:
         return np.packbits(randomness.words(cells) < thresholds).tobytes()
 
     def estimate(self, ones: NDArray[np.int64], reports: int, clients: int) -> NDArray[np.float64]:
-        """How many of all clients are in each cell of a partition on which so many reported."""
+        """Estimate the number of all clients in each cell of a partition on which `reports` clients reported."""
         return np.asarray((ones - reports * self.q) * (clients / reports / self.contrast))
 
     def simulated_ones(
         self, counts: NDArray[np.int64], reports: int, rng: np.random.Generator
     ) -> NDArray[np.int64]:
-        """How many ones each cell gets from so many reports, if this many are about it.
+        """Draw the number of ones that each cell gets from `reports` reports, of which `counts` are about each cell.
 
         The exact law: given the cells, all bits are independent.
         """
@@ -206,14 +206,14 @@ def chosen_row(counts: NDArray[np.int64], randomness: Randomness) -> int | None:
 
 
 def well_formed(report: object, cells: int) -> bool:
-    """Whether an honest client could have sent this: so many bits, and zeros to fill the last byte."""
+    """Return whether an honest client could have sent this: a bit per cell, and zeros to fill the last byte."""
     if type(report) is not bytes or len(report) != -(-cells // 8):
         return False
     return cells % 8 == 0 or report[-1] & (0xFF >> cells % 8) == 0
 
 
 def ones_of(reports: Sequence[bytes], cells: int) -> NDArray[np.int64]:
-    """How many of these well-formed reports have a one in each cell."""
+    """Count for each cell the well-formed reports that have a one in it."""
     ones = np.zeros(cells, dtype=np.int64)
     for start in range(0, len(reports), _AT_ONCE):
         some = reports[start : start + _AT_ONCE]
@@ -225,7 +225,7 @@ def ones_of(reports: Sequence[bytes], cells: int) -> NDArray[np.int64]:
 def simulated_partition(
     total: Vector, partitions: Partitions, clients: int, rng: np.random.Generator
 ) -> list[tuple[NDArray[np.int64], int]]:
-    """For each partition, the counts and the number of clients that report on it, given the counts of all.
+    """Draw for each partition the counts and the number of clients that report on it, given the counts of all.
 
     The exact law where every client has at most one row: each client goes to a partition of its own choice,
     so that the rows of each cell of the finest partition, and the clients without a row, split multinomially.
@@ -261,7 +261,7 @@ def largest_report(summary: Summary[Any], noise: Noise) -> int:
 
 
 class Report(NamedTuple):
-    """What one client says in answer to one query, and on which partition of the summary (0 if there are none)."""
+    """Answer of one client to one query, and the partition of the summary that it is on (0 if there are none)."""
 
     content: Any
     partition: int = 0
@@ -276,7 +276,7 @@ class Question:
 
     @classmethod
     def of(cls, plan: Plan) -> Question:
-        """How this plan is reported on; only unary reports have partitions."""
+        """Return the way to report on this plan; only unary reports have partitions."""
         return cls(plan=plan, partitions=plan.query.of.partitions if plan.noise.law == UNARY else ())
 
     def report(self, vector: Vector, partition: int, randomness: Randomness) -> Any:
@@ -291,7 +291,7 @@ class Question:
         return vector + spread(plan.query.of, accounting.draw(plan.noise, plan.query.of.draws, randomness))
 
     def fits(self, report: Report) -> bool:
-        """Whether an honest client could have sent this."""
+        """Return whether an honest client could have sent this."""
         content = report.content
         if self.partitions:
             known = 0 <= report.partition < len(self.partitions)
@@ -306,7 +306,7 @@ class Question:
         return content.size == 0 or bool(content.max() <= bound and content.min() >= -bound)
 
     def release(self, reports: Sequence[Report]) -> Released[Any]:
-        """What these fitting reports say together."""
+        """Compute the released value from these fitting reports."""
         plan, clients = self.plan, len(reports)
         if self.partitions:
             groups: list[list[bytes]] = [[] for _ in self.partitions]
@@ -336,7 +336,7 @@ def _one_hot(place: int, length: int) -> Vector:
 
 
 def reported(scale: float, reports: Sequence[float]) -> Noise:
-    """The law of the estimates from so many reports on each partition."""
+    """Return the law of the estimates from `reports` reports on each partition."""
     clients = math.fsum(reports)
     return Noise(
         law=UNARY,

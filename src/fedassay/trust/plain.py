@@ -51,10 +51,10 @@ def check_no_wrap(query: Query[Any], setting: Setting, *, limit: int) -> None:
 def ask(
     exchange: Exchange, field: str, fits: Callable[[str, list[Any]], list[Any] | None]
 ) -> Generator[Round, Replies, list[list[Any]]]:
-    """Server half: ask every client of the cohort once; who does not answer properly is left out.
+    """Ask every client of the cohort once (server half); leave out those that do not answer properly.
 
     A reply is a list of one thing for each plan, under `field`; `fits` is called with a client's name and this list,
-    and returns what the client has said, or None if it is nothing that an honest client could have sent.
+    and returns what the client has answered, or None if it is nothing that an honest client could have sent.
     """
     replies = yield Round(requests={name: {} for name in exchange.cohort})
     answers = []
@@ -140,7 +140,7 @@ class Plain(TrustModel):
     """Vectors in the clear, added without noise; answers every kind of query.
 
     Guarantee: none. Assumption: everyone who sees the messages or the result is trusted with exact summaries.
-    Edge cases: a client whose reply is malformed or out of bounds counts as a dropout; with nobody left
+    Edge cases: a client whose reply is malformed or out of bounds counts as a dropout; with no client left
     the release fails with `TooFewClients`.
     """
 
@@ -185,7 +185,7 @@ class Plain(TrustModel):
         return tuple(Released(value=total, noise=NO_NOISE, clients=clients) for total in totals)
 
     def statement(self, setting: Setting) -> str:
-        """That nothing is promised."""
+        """State that nothing is promised."""
         return (
             "No privacy is promised. The server sees each client's exact summary, and what is published is "
             "exact: everyone who sees the messages or the results must be trusted."

@@ -59,7 +59,7 @@ collusion below 1.
         return tuple(Released(value=total.copy(), noise=NO_NOISE, clients=clients) for total in totals)
 
     def statement(self, setting: Setting) -> str:
-        """What holds, against whom, and under which assumptions."""
+        """State what holds, against whom, and under which assumptions."""
         return (
             "The server learns the exact total over the clients that took part and nothing else about any single one: "
             "each vector is hidden by pads that only the sites together can remove, once. "

@@ -99,7 +99,7 @@ class ServerDP(TrustModel):
         )
 
     def statement(self, setting: Setting) -> str:
-        """Who is protected, how well, against whom, and who must be trusted."""
+        """State who is protected, how well, against whom, and who must be trusted."""
         budget = budget_of(setting, self.name)
         mechanism = (
             "discrete Laplace noise" if budget.delta == 0 else "discrete Laplace or discrete Gaussian noise"

@@ -37,10 +37,10 @@ STEPS: tuple[tuple[str, ...], ...] = (
     ),
     # A request that is sent again must be found among many records, and must not be recorded twice.
     (f"CREATE UNIQUE INDEX {RECORDS}_by_id ON {RECORDS} (kind, id)",),
-    # What was refused is no part of the chain.
+    # Refusals are no part of the chain.
     (f"CREATE TABLE {REFUSALS} (number BIGINT NOT NULL PRIMARY KEY, content TEXT NOT NULL)",),
 )
-"""What makes version 1 from nothing, version 2 from version 1, and so on; never changed, only added to."""
+"""Statements that lead from nothing to version 1, from there to version 2, and so on; only added to, never changed."""
 
 
 def upgrade(connection: LedgerConnection, *, label: str, to: int = len(STEPS)) -> None:
@@ -94,12 +94,12 @@ class Book:
     anchored one, must still be there, unchanged. What is looked up is believed only if it is one of the records that
     were checked, unchanged since; of these the hashes are kept in memory, 32 bytes each.
 
-    Assumptions: the disk keeps what it says it has flushed; SQLite files are on a local disk; whoever can change the
-    database *and* the anchor can go back to an older state of both.
+    Assumptions: the disk keeps what it reports as flushed; SQLite files are on a local disk; a party that can change
+    the database *and* the anchor can go back to an older state of both.
 
     Parameters
     ----------
-    anchor : where the head is kept (`anchor.py`). None is for reading only: nothing then shows that the end is missing.
+    anchor : place of the head (`anchor.py`). None is for reading only: nothing then shows that the end is missing.
     learn : called once with each record, in order, when it is known to be recorded.
     """
 
@@ -108,7 +108,7 @@ class Book:
         self.anchor = None if anchor is None else Anchor(anchor)
         self.head = Head()
         self._hashes = bytearray()
-        """Of all records that were checked, one after the other."""
+        """Hashes of all records that were checked, one after the other."""
         self._learn = learn
         self._mutex = threading.Lock()
         self._connection: LedgerConnection | None = None
@@ -121,7 +121,7 @@ class Book:
 
     @contextmanager
     def transaction(self, *, adopt: bool = False) -> Iterator[Transaction]:
-        """A moment in which nobody else uses the book; what was appended is recorded unless an error ends it.
+        """Hold the book exclusively for a moment; what was appended is recorded unless an error ends it.
 
         `adopt` makes the anchor for records that were there before it.
         """
@@ -248,14 +248,14 @@ class Book:
             raise _lost(self.place.label, anchored)
 
     def _found(self, connection: LedgerConnection, head: Head) -> Head:
-        """What is recorded, whole, at the sequence number of this head."""
+        """Return the head of the intact record at the sequence number of this head; an empty head if there is none."""
         if not head.sequence:
             return Head()
         rows = list(_rows(connection, "sequence = :sequence", sequence=head.sequence))
         return rows[0].head if rows and intact(rows[0]) else Head()
 
     def checked(self, record: Record) -> bool:
-        """Whether this is one of the records of the chain, as it was when it was checked."""
+        """Return whether this is one of the records of the chain, as it was when it was checked."""
         if not (isinstance(record.sequence, int) and 1 <= record.sequence <= self.head.sequence):
             return False
         end = record.sequence * _HASH
@@ -275,7 +275,7 @@ class Book:
 
 @dataclass(frozen=True)
 class Transaction:
-    """What may be done while nobody else uses a book."""
+    """Operations on a book during a transaction, which holds it exclusively."""
 
     connection: LedgerConnection
     book: Book

@@ -2,9 +2,9 @@
 
 The hash of a record is SHA-256 over a fixed line, the hash of the record before and the record's own text, which is
 JSON in one canonical form (sorted keys, ASCII, no spaces) and holds the sequence number. So the last hash, the *head*,
-stands for everything before it: whoever keeps it elsewhere can tell later that nothing of that was touched.
+stands for everything before it: a party that keeps it elsewhere can check later that nothing of that was touched.
 
-What a chain alone does not show: that records at its end are missing, or that all of it was computed anew. For that the
+A chain alone does not show that records at its end are missing, or that all of it was computed anew. For that the
 head is kept apart (`anchor`).
 """
 
@@ -51,7 +51,7 @@ _JSON = json.JSONDecoder(parse_float=_finite, parse_constant=_finite)
 
 @dataclass(frozen=True, kw_only=True)
 class Head:
-    """How far a chain goes, and the hash there."""
+    """Length of a chain, and the hash at its end."""
 
     sequence: int = 0
     hash: str = "0" * 64
@@ -59,7 +59,7 @@ class Head:
 
 @dataclass(frozen=True, kw_only=True)
 class Record:
-    """One record as the database holds it. `content` is what was hashed; `kind` and `id` only help to find it."""
+    """Record as the database holds it. `content` is the hashed text; `kind` and `id` only help to find it."""
 
     sequence: int
     kind: str
@@ -75,12 +75,12 @@ class Record:
 
     @property
     def time(self) -> str:
-        """When it was written: UTC, ISO 8601, by the clock of whoever wrote it. Nothing depends on it."""
+        """Time of writing: UTC, ISO 8601, by the clock of the writer. Nothing depends on it."""
         return str(self.parsed["time"])
 
     @property
     def body(self) -> dict[str, Any]:
-        """What was recorded."""
+        """Content of the record, as it was recorded."""
         body: dict[str, Any] = self.parsed["body"]
         return body
 
@@ -148,7 +148,7 @@ def follow(head: Head, records: Iterable[Record], *, label: str) -> Iterator[Rec
 
 
 def intact(record: Record) -> bool:
-    """Whether the content is one of a record, and its hash and the columns that help to find it agree with it."""
+    """Return whether the content is one of a record, and its hash and the search columns agree with it."""
     if not isinstance(record.content, str) or digest(record.previous, record.content) != record.hash:
         return False
     try:
@@ -217,7 +217,7 @@ def _plain_id(id: str | bytes) -> Any:  # noqa: A002
 
 _ANCHOR_LINE = re.compile(rb"fedassay-ledger-head ([0-9]{20}) ([0-9a-f]{64})\n")
 _LARGEST = 2**63 - 1
-"""What databases call a whole number."""
+"""Largest value of a whole number in databases."""
 
 
 @dataclass(frozen=True)
@@ -254,7 +254,7 @@ class Anchor:
 
 @dataclass(frozen=True, kw_only=True)
 class HeldAnchor:
-    """An anchor that nobody else can read or write now."""
+    """Anchor under a lock: no other process or thread can read or write it now."""
 
     path: Path
     descriptor: int

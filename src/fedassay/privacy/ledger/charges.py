@@ -1,7 +1,7 @@
-"""Who has spent what: charges, the rule that admits them, and a ledger in memory.
+"""Charges to data sets, the rule that admits them, and a ledger in memory.
 
-A ledger keeps *noise laws*, not epsilons: laws compose tightly, and the epsilon of a history is computed when
-somebody asks, at the delta they ask for. The rule is the pure function `admit`; a ledger only has to apply it
+A ledger keeps *noise laws*, not epsilons: laws compose tightly, and the epsilon of a history is
+computed on request, at the requested delta. The rule is the pure function `admit`; a ledger only has to apply it
 and record the outcome in one atomic step.
 """
 
@@ -39,8 +39,8 @@ NAMES = ("id", "dataset", "study", "trust_model", "fingerprint", "summary", "tas
 class Charge:
     """One release of one data set, as plain values that a database can hold.
 
-    `id` stands for one *answer*: whoever sends a question again gets the recorded answer again. Noise drawn
-    anew under an old id would be a second release that nobody pays for.
+    `id` stands for one *answer*: a question that is sent again gets the recorded answer again. Noise drawn
+    anew under an old id would be a second release that is not paid for.
 
     Where only shuffled messages are seen, law and scale are those of one message, and `shuffled_epsilon` and
     `shuffled_delta` what all of them cost together: the books have both, in case the shuffler turns out to be none.
@@ -68,12 +68,12 @@ class Charge:
     sampled: float = 1.0
     """The probability with which a client takes part, where it counts for the guarantee."""
     fingerprint: str = field(default="", compare=False)
-    """Of the data at that time, or empty. It is noted, not compared: a budget belongs to the id of a data set, whatever
-    its rows are by now, and a request that is sent again after rows have changed is still the same request."""
+    """Fingerprint of the data at that time, or empty. It is noted, not compared: a budget belongs to the id of a data
+    set, whatever its rows are by now. A request that is repeated after rows have changed is still the same request."""
     summary: str = field(default="", compare=False)
     task: str = field(default="", compare=False)
     asker: str = field(default="", compare=False)
-    """What was measured, for which kind of task, and the public key of whoever asked: for whoever reads the books."""
+    """Measured summary, kind of task, and public key of the asker: for readers of the ledger."""
 
     def __post_init__(self) -> None:
         names = tuple(getattr(self, name) for name in (*NAMES, "law") if name != "id")
@@ -118,7 +118,7 @@ class Charge:
         task: str = "",
         asker: str = "",
     ) -> Charge:
-        """What answering a planned query costs the data set."""
+        """Return the charge to the data set for answering a planned query."""
         setting, shuffled = plan.setting, cost_of(plan)
         return cls(
             id=id,
@@ -149,7 +149,7 @@ class Charge:
 
     @property
     def exact(self) -> bool:
-        """Whether the release carries no noise: its epsilon is infinite."""
+        """True if the release carries no noise: its epsilon is infinite."""
         return self.law == NO_NOISE.law
 
     @property
@@ -159,12 +159,12 @@ class Charge:
 
     @property
     def sensitivity(self) -> Sensitivity:
-        """How far one unit can move what was measured."""
+        """Bounds on how far one unit can move what was measured."""
         return Sensitivity(l1=self.l1, l2=self.l2)
 
     @property
     def shuffled(self) -> Budget | None:
-        """What shuffled messages cost together; None if that is what each of them costs."""
+        """Joint cost of shuffled messages; None if that is the cost of each of them."""
         if not self.shuffled_epsilon > 0:
             return None
         return Budget(epsilon=self.shuffled_epsilon, delta=self.shuffled_delta)
@@ -184,7 +184,7 @@ class Ledger(ABC):
     """
 
     budget: Budget | None
-    """What each data set may spend in total; a site sets it anew when its policy has changed."""
+    """Total that each data set may spend; a site sets it anew when its policy has changed."""
 
     @property
     @abstractmethod
@@ -200,7 +200,7 @@ class Ledger(ABC):
         """The charge that is recorded with this id."""
 
     def has(self, id: str | bytes) -> bool:  # noqa: A002
-        """Whether a charge with this id is recorded."""
+        """Return whether a charge with this id is recorded."""
         return self.find(id) is not None
 
     @abstractmethod
@@ -342,7 +342,7 @@ def require_one_split(dataset: str, added: Iterable[Charge], split: str | None) 
 
     Which rows are held out depends on their places. If rows have moved, one of them may have been in the fit part
     then and in the held-out part now: the two releases add up for it. Such a release is charged with `Part.ALL`,
-    which counts for whoever may have been in it.
+    which counts for every unit that may have been in it.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Where a ledger is: an SQLite file, or a PostgreSQL database that several coordinators share."""
+"""Place of a ledger: an SQLite file, or a PostgreSQL database that several coordinators share."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _EXPECTED = "a file such as ledger.sqlite, or postgresql://USER@HOST/DATABASE"
 _MISTYPED = re.compile(
     r"\s*postgres[a-z]*\s*([:+;]|//)|\s*[a-z][a-z0-9+.-]*:/|.*:.*@", re.IGNORECASE | re.DOTALL
 )
-"""What was meant as a URL, perhaps with a password, although it has no ``://``."""
+"""Texts that were meant as a URL, perhaps with a password, although they have no ``://``."""
 _PATIENCE = 60
 """Seconds to wait for another process that has locked the file, such as a backup."""
 
@@ -46,7 +46,7 @@ class Place:
 
     @classmethod
     def of(cls, place: str | Path, *, folder: Path = Path()) -> Place:
-        """From a path (relative ones start at the folder) or a URL.
+        """Return the place that a path (relative ones start at the folder) or a URL names.
 
         Raises
         ------
@@ -157,7 +157,7 @@ class SqliteLedger:
 
     @property
     def broken(self) -> bool:
-        """Whether the server has ended the connection: there is none."""
+        """True if the server has ended the connection; here there is none."""
         return False
 
     def close(self) -> None:
@@ -166,7 +166,7 @@ class SqliteLedger:
 
 
 class PostgresLedger:
-    """The same of a PostgreSQL server, whose transactions take an advisory lock in turn."""
+    """Ledger in a PostgreSQL database, whose transactions take an advisory lock in turn."""
 
     tables_query = "SELECT tablename FROM pg_tables WHERE schemaname = current_schema()"
     others_matter = False

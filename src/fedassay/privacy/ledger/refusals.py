@@ -1,6 +1,6 @@
-"""What a site remembers of the requests that it has refused: the newest ones, and how many there were.
+"""Log of the requests that a site has refused: the newest ones, and the number of all.
 
-They stand beside the chain of charges, not in it: anyone who may ask can be refused without end, and what is in the
+Refusals are kept apart from the chain of charges: a party that may ask can be refused without end, and what is in the
 chain stays there for ever.
 """
 
@@ -24,7 +24,7 @@ LONGEST_FIELD = 500
 
 @dataclass(frozen=True, kw_only=True)
 class RefusedRequest:
-    """One line of a site's log of refusals. `time` is UTC, ISO 8601; `code` is what left the site, `reason` did not.
+    """Line of a site's log of refusals. `time` is UTC, ISO 8601; `code` is what left the site, `reason` did not.
 
     Fields are cut to `LONGEST_FIELD` characters that can be printed, because strangers wrote some of them.
     """

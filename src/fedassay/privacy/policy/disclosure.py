@@ -1,6 +1,6 @@
 """Disclosure profiles: small counts are hidden and others rounded, where nothing better protects them.
 
-For counts that somebody sees as they are: a client's own, where messages are not masked (`plain`), and published
+For counts that are seen as they are: a client's own, where messages are not masked (`plain`), and published
 exact totals. Guarantee: what is shown is a function of the protected counts of the finest cells, so that the parts of
 *one* summary cannot be subtracted from each other; a cell that shows 0 held 0 to `least` - 1 rows. This is statistical
 disclosure control by rule, not differential privacy: other exact answers about the same rows can undo it.
@@ -46,7 +46,7 @@ class Disclosure:
         return np.where(counts < self.least, 0, rounded).astype(np.int64)
 
     def measure(self, summary: Summary[Any], rows: Rows, memory: Memory) -> tuple[Vector, Memory]:
-        """What a client shows of its rows: counts of the finest cells, protected, and all others made from these."""
+        """Return a client's protected counts: those of the finest cells, and all others made from these."""
         finest = summary.leaves
         if finest is None:
             raise UnsupportedQuery(not_counts(summary, self))
@@ -66,7 +66,7 @@ class Disclosure:
 
     @property
     def words(self) -> str:
-        """What happens to counts, for whoever reads a result."""
+        """Description of the treatment of counts, for readers of a result."""
         rounding = f", others were rounded to multiples of {self.multiple}" if self.multiple > 1 else ""
         return f"counts of 1 to {self.least - 1} rows were replaced by 0{rounding}"
 

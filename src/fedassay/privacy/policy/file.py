@@ -56,7 +56,7 @@ _KEY_BYTES = 32
 
 @dataclass(frozen=True, kw_only=True)
 class Vocabulary:
-    """The names that a policy may use: a name that nobody knows is a typing error, not a rule."""
+    """Names that a policy may use: an unknown name is a typing error, not a rule."""
 
     tasks: Collection[str]
     trust_models: Collection[str]
@@ -100,7 +100,7 @@ class PolicyFile(Policy):
 
 @dataclass(frozen=True, kw_only=True)
 class RefuseAll(Policy):
-    """In the place of a policy that was not understood."""
+    """Policy that stands in for a policy that was not understood."""
 
     reason: str
 
@@ -174,7 +174,7 @@ def _names(name: str, value: Any, known: Collection[str]) -> frozenset[str]:
 
 
 def _nearest(name: str, known: Collection[str]) -> str:
-    """What somebody who wrote this name may have meant."""
+    """Suggest a known name for an unknown one."""
     close = get_close_matches(name.replace("_", "-"), known, n=1)
     return f"did you mean {close[0]!r}?" if close else f"expected some of {', '.join(sorted(known))}"
 

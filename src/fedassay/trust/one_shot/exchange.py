@@ -6,7 +6,7 @@ correction from pad to share for the others.
 
 0. *Speak* (all clients; rows are measured here): a fresh public key e_i, and the corrections. The client forgets the
    private half.
-1. *Answer* (members): told the set U of clients that were heard, a member adds up its pads with them, records the
+1. *Answer* (members): given the set U of clients that were heard, a member adds up its pads with them, records the
    answer, deletes its prekey, and replies.
 
 Any r members' answers and the corrections open Σ_{i∈U} x_i. Pads are one-time: they are derived (X25519, HKDF-SHA256,
@@ -107,10 +107,10 @@ class OneShot(OneShotParameters, TrustModel):
         return tuple(sorted(cohort))
 
     def sizes(self, clients: int, *, roster: int | None = None, members: int | None = None) -> Sizes:
-        """The numbers for a cohort of `clients` out of `roster` sites (no others, if nothing is said).
+        """Return the numbers for a cohort of `clients` out of `roster` sites (no others by default).
 
-        All of the roster are members, unless it is said how many. Where members would have to be named and are not, as
-        in a plan without names, sixteen are assumed.
+        All of the roster are members, unless their number is given. Where members would have to be named and are not,
+        as in a plan without names, sixteen are assumed.
         """
         everybody = clients if roster is None else roster
         named = bool(self.members) or (members is None and everybody > LARGEST_COMMITTEE)
@@ -142,7 +142,7 @@ class OneShot(OneShotParameters, TrustModel):
         self.sizes(clients)
 
     def check_planned(self, clients: int) -> None:
-        """The same before anything is asked; 0 stands for a number that is not known yet."""
+        """Check a cohort before anything is asked; 0 stands for a number that is not known yet."""
         if clients > 0:
             self.check_cohort(clients)
 
@@ -164,7 +164,7 @@ class OneShot(OneShotParameters, TrustModel):
         return attendance(self.sizes(clients))
 
     def described(self, clients: int) -> str:
-        """What statements say of members, dropouts and colluders; `clients` of 0 are not known yet."""
+        """Describe members, dropouts and colluders for statements; `clients` of 0 are not known yet."""
         found = self.sizes(clients) if clients >= self.minimum_cohort else None
         return described(found, named=bool(self.members), private=self.private)
 
@@ -178,7 +178,7 @@ class OneShot(OneShotParameters, TrustModel):
             )
 
     def check_total(self, plan: Plan, clients: int) -> None:
-        """Prove that the total over so many clients is below 2^60, or refuse the query."""
+        """Prove that the total over `clients` clients is below 2^60, or refuse the query."""
         summary = plan.query.of
         largest = clients * (summary.largest + self.largest_extra(plan))
         if largest > LARGEST_TOTAL:
@@ -188,13 +188,13 @@ class OneShot(OneShotParameters, TrustModel):
             )
 
     def largest_extra(self, plan: Plan) -> int:
-        """By how much an entry of `contribution` can exceed what was measured."""
+        """Return a bound on how far an entry of `contribution` can exceed what was measured."""
         return 0
 
     def contribution(
         self, plans: Sequence[Plan], measure: Measure, numbers: Sizes, randomness: Randomness
     ) -> Vector:
-        """What a client puts under its pads, all plans one behind the other; called once per exchange."""
+        """Return the vector that a client hides with its pads, one plan after the other; called once per exchange."""
         return measured(plans, measure)
 
     def largest_reply(self, exchange: Exchange) -> int:
@@ -374,7 +374,7 @@ class _Heard:
         self.corrections: Elements = np.zeros((terms.sizes.packing.corrected, terms.columns), np.uint64)
 
     def take(self, name: str, reply: Message) -> Message | None:
-        """What is kept of a message; None for one that members would refuse, which would stop everybody."""
+        """Return the part of a message that is kept; None for one that members would refuse, which would stop all."""
         found = messages.read_spoken(reply, self._terms)
         if found is None:
             return None

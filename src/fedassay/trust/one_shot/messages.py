@@ -1,6 +1,6 @@
-"""The two requests and replies of a secure sum: what parties agree on, and how strangers' messages are read.
+"""The two requests and replies of a secure sum: the agreed terms, and the reading of strangers' messages.
 
-Clients and members believe nothing that they are told: each computes the numbers and the session for itself, and
+Clients and members believe nothing of what they receive: each computes the numbers and the session for itself, and
 raises `ProtocolError` for anything else than an honest coordinator would send. The coordinator takes a malformed reply
 for a silent client.
 """
@@ -48,13 +48,13 @@ def require(holds: bool, sentence: str) -> None:  # noqa: FBT001
 
 @dataclass(frozen=True, kw_only=True)
 class Terms:
-    """What all parties of an exchange agree on; `session` is a digest of all of it.
+    """Terms that all parties of an exchange agree on; `session` is a digest of all of them.
 
     Parameters
     ----------
     cohort : the clients that are asked, sorted.
-    members : who answers in the second leg, in the order of their shares, with their prekeys.
-    deadline : until when members may be asked (seconds since 1970).
+    members : those that answer in the second leg, in the order of their shares, with their prekeys.
+    deadline : time until which members may be asked (seconds since 1970).
     asker : the coordinator's public key as text.
     roster : a digest of the public keys that are pinned for cohort and members; empty in a simulation.
     """
@@ -103,11 +103,11 @@ class Terms:
 
     @property
     def columns(self) -> int:
-        """How many elements a pad, a share and an answer have."""
+        """Number of elements of a pad, a share and an answer."""
         return self.sizes.packing.columns(self.length)
 
     def to_message(self) -> Message:
-        """What the coordinator tells: everything else each party computes for itself."""
+        """Return what the coordinator sends; everything else each party computes for itself."""
         return {"cohort": list(self.cohort), "members": self._members, "deadline": self.deadline}
 
     @property
@@ -121,11 +121,11 @@ class Terms:
         return own.agree(other, salt=self.session, info=context("pad", *parties), length=PAD_KEY_BYTES)
 
     def spoken(self, client: str, public: bytes) -> bytes:
-        """What a client signs: this is my key in this session. Its corrections are signed with the whole reply."""
+        """Return what a client signs: this is my key in this session. Its corrections are signed with the reply."""
         return context("message", self.session, client, public)
 
     def answered(self, named: NamedSet) -> bytes:
-        """What a member signs: I have answered once in this session, on these clients' messages."""
+        """Return what a member signs: I have answered once in this session, on these clients' messages."""
         return answered_words(self.session, tuple(named.clients), named.digest)
 
 
@@ -155,7 +155,7 @@ def _digest(what: str, items: list[Any]) -> bytes:
     return hashlib.sha256(wire.encode({what: items})).digest()
 
 
-# --- what parties are told ----------------------------------------------------------------------------------
+# --- what parties receive ---------------------------------------------------------------------------------------
 
 
 def told(request: Request) -> Exchange:
@@ -248,7 +248,7 @@ class NamedSet(NamedTuple):
 
 
 def told_set(request: Request, terms: Terms) -> NamedSet:
-    """The set in a request for an answer: large enough, of clients who have each signed what is said of them."""
+    """Return the set in a request for an answer: large enough, of clients who have each signed their entry."""
     named = request.message["named"]
     entries: list[Any] = named if isinstance(named, list) else [None]
     for entry in entries:
@@ -278,12 +278,12 @@ def _is_spoken(public: object, signature: object) -> bool:
 
 
 def _is_signature(signature: object) -> bool:
-    """Whether it has the form of a signature, or of none, as in a simulation."""
+    """Return whether it has the form of a signature, or of none, as in a simulation."""
     return isinstance(signature, bytes) and len(signature) in (0, SIGNATURE_BYTES)
 
 
 def is_spoken_by(name: str, spoken: Spoken, terms: Terms, credentials: PartyKeys | None) -> bool:
-    """Whether the client of this name has signed the message; in a simulation nobody signs."""
+    """Return whether the client of this name has signed the message; True in a simulation, without signatures."""
     words = terms.spoken(name, spoken.public)
     return credentials is None or credentials.verifies(name, SPOKEN, words, spoken.signature)
 

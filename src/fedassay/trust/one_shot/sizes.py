@@ -1,4 +1,4 @@
-"""How many members a secure sum has, how many of them may fall silent or collude, and how far entries are packed.
+"""Sizes of a secure sum: its members, how many of them may fall silent or collude, and the packing of entries.
 
 Notation: N sites in the roster, n clients in the cohort, k members. C of all sites and c of the members may work for
 the coordinator; D₀ clients and D₁ members may fall silent. Shares of t members say nothing, r = t + l open everything.
@@ -22,10 +22,10 @@ from fedassay.crypto.packed import Packing
 from fedassay.errors import ProtocolError, TooFewClients
 
 LARGEST_COMMITTEE = 1000
-"""Up to so many sites all are members if none are named; beyond, every site would agree on keys with thousands."""
+"""Most sites that are all members if none are named; beyond, every site would agree on keys with thousands."""
 
 NAMED = 16
-"""How many members plans and simulations assume where some have to be named."""
+"""Number of members that plans and simulations assume where some have to be named."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,7 +74,7 @@ class Sizes:
         return self.least - self.colluders
 
     def chance(self, missed: float = 0.1) -> float:
-        """How probable it is that a total opens, if each site misses each pass with this probability.
+        """Compute the probability that a total opens, if each site misses each pass with probability `missed`.
 
         Examples
         --------
@@ -103,7 +103,7 @@ def share_of(fraction: float, count: int) -> Fraction:
 
 
 def tolerated(count: int, fraction: float) -> int:
-    """How many of so many parties make up at most this fraction.
+    """Return the largest number of parties that make up at most this fraction of `count`.
 
     Examples
     --------
@@ -114,7 +114,7 @@ def tolerated(count: int, fraction: float) -> int:
 
 
 def colluders_of(count: int, collusion: float) -> int:
-    """How many colluders are assumed among so many sites: rounded up, so that it is none only where none is asked for.
+    """Return the number of colluders assumed among `count` sites: rounded up, so that 0 needs a collusion of 0.
 
     Examples
     --------
@@ -125,7 +125,7 @@ def colluders_of(count: int, collusion: float) -> int:
 
 
 def opening_words(answered: int, *, asked: int, needed: int) -> str:
-    """How many answers were spare when a total was opened, and what that means.
+    """Describe how many answers were spare when a total was opened, and what that means.
 
     Examples
     --------
@@ -154,11 +154,11 @@ def sizes(
     named: bool = False,
     everybody: bool = False,
 ) -> Sizes:
-    """The numbers for a cohort of `clients` out of `roster` sites, with so many members.
+    """Compute the numbers for a cohort of `clients` out of `roster` sites, with `members` members.
 
     Guarantee: the rule of this module holds, for c = min(k, C) colluding members, or ⌈collusion·k⌉ if the members were
     `named` and so are believed to have no more. With `everybody` no client may be silent. Of all choices that survive
-    D₁ = ⌊dropout·k⌋ silent members (fewer if the rule leaves no room for so many), entries are packed as far as
+    D₁ = ⌊dropout·k⌋ silent members (fewer if the rule leaves no room for them), entries are packed as far as
     possible.
 
     Examples
@@ -200,7 +200,7 @@ def sizes(
 
 
 def described(found: Sizes | None, *, named: bool, private: bool) -> str:
-    """Who opens the total, who may be missing, who may collude, and what is assumed; ends with a blank.
+    """Describe who opens the total, who may be missing, who may collude, and what is assumed; ends with a blank.
 
     The numbers are left out while it is not known how many sites there are.
     """
@@ -212,7 +212,7 @@ def described(found: Sizes | None, *, named: bool, private: bool) -> str:
 
 
 def attendance(found: Sizes) -> str:
-    """How many may be missing, and how probable it is that a sum comes through all the same."""
+    """Describe how many sites may be missing, and how probable it is that a sum comes through all the same."""
     odds = f"if each site misses one pass in ten, a sum comes through with probability {found.chance():.2f}"
     if not found.silent_clients and not found.silent_members:
         return f"Every one of the {found.clients:,} sites must answer both passes of a sum; {odds}."

@@ -7,17 +7,17 @@ sealed for the shuffler. Only the envelope knows the client's name. Letters have
 each, so that two letters of one client have nothing in common.
 
 Everything is bound to the *session*: a digest of the exchange, of the whole question, of the number of clients among
-which a message must be hidden, and of the names of both servers. If clients were told that they are many, and the
-shuffler that they are few, it cannot open what they sealed.
+which a message must be hidden, and of the names of both servers. If clients were given a large number and the shuffler
+a small one, it cannot open what they sealed.
 
 Reading the messages of `shuffle`.
 
 `read_envelopes` comes from a client, and is None for anything that is not of the expected form (the client then counts
 as one that did not answer); the other `read_` functions come from a server, without which there is no release, and
-raise `ProtocolError`. Nobody trusts the relay: each `told_` function returns the checked content of a request or raises
-`ProtocolError`, and the party stays silent.
+raise `ProtocolError`. The relay is not trusted: each `told_` function returns the checked content of a request or
+raises `ProtocolError`, and the party stays silent.
 
-Reports as texts of one length: how `shuffle` writes down what a client says, so that sizes tell nothing.
+Reports as texts of one length: `shuffle` writes down all answers of clients so that sizes reveal nothing.
 
 =========  =======================================================================================================
 report     text
@@ -50,10 +50,10 @@ from fedassay.trust.local_reports import Question, Report
 from fedassay.trust.question import question
 
 LETTER_OVERHEAD = KEY_BYTES + SEAL_OVERHEAD
-"""How much longer a letter is than its text: the key that it was sealed with in front, and the seal."""
+"""Bytes by which a letter is longer than its text: the key that it was sealed with in front, and the seal."""
 
 ENVELOPE_OVERHEAD = SEAL_OVERHEAD
-"""How much longer an envelope is than its letter; its key comes with all envelopes of the client."""
+"""Bytes by which an envelope is longer than its letter; its key comes with all envelopes of the client."""
 
 SIGNED_ENVELOPES = "shuffle envelopes"
 """The purpose for which clients sign."""
@@ -70,7 +70,7 @@ def session_of(
 
 @dataclass(frozen=True, kw_only=True)
 class LetterRoute:
-    """To the analyst, through the shuffler, for one query."""
+    """Route to the analyst, through the shuffler, for one query."""
 
     session: bytes
     place: int
@@ -112,7 +112,7 @@ class LetterRoute:
 
 
 def signed_words(session: bytes, client: str, public: bytes, sealed: Sequence[bytes]) -> bytes:
-    """What a client signs: these envelopes are mine."""
+    """Return what a client signs: these envelopes are mine."""
     return context("shuffle envelopes", session, client, public, *sealed)
 
 
@@ -125,7 +125,7 @@ WORDS = Introductions("shuffle")
 
 
 class Envelopes(NamedTuple):
-    """What one client sends: a key for this exchange, an envelope for each query, and its signature."""
+    """Message of one client: a key for this exchange, an envelope for each query, and its signature."""
 
     public: bytes
     sealed: tuple[bytes, ...]
@@ -145,25 +145,25 @@ def read_envelopes(reply: object, *, lengths: Sequence[int]) -> Envelopes | None
 
 
 def read_letters(reply: object, *, lengths: Sequence[int], server: str) -> list[Bag]:
-    """What the shuffler has taken out of the envelopes: a bag for each query, all with as many letters."""
+    """Read the letters that the shuffler has taken out: a bag for each query, all with as many letters."""
     bags = _bags(WORDS.fields(reply, {"letters"}, who=server)["letters"], lengths, who=server)
     WORDS.require(len({len(bag) for bag in bags}) == 1, f"got bags of different sizes from {server}.")
     return bags
 
 
 def read_texts(reply: object, *, lengths: Sequence[int], server: str) -> list[Bag]:
-    """What the analyst has read in the letters: the texts for each query."""
+    """Read what the analyst has found in the letters: the texts for each query."""
     return _bags(WORDS.fields(reply, {"texts"}, who=server)["texts"], lengths, who=server)
 
 
 def read_refusal(reply: object) -> int | None:
-    """From how many clients the shuffler has got envelopes, if it says that they are too few."""
+    """Return the number of clients whose envelopes the shuffler got, if it reports that they are too few."""
     if isinstance(reply, dict) and reply.keys() == {"too_few"} and type(reply["too_few"]) is int:
         return int(reply["too_few"])
     return None
 
 
-# --- what clients and servers are told --------------------------------------------------------------------------
+# --- what clients and servers receive ---------------------------------------------------------------------------
 
 
 def told_envelopes(told: Message, *, lengths: Sequence[int]) -> tuple[list[tuple[str, Envelopes]], bool]:
@@ -214,7 +214,7 @@ def from_bag(bag: Bag) -> list[bytes]:
 
 
 def as_message(client: str, envelopes: Envelopes) -> Message:
-    """What the relay hands on."""
+    """Return what the relay hands on."""
     return {"client": client, **envelopes._asdict()}
 
 
@@ -234,10 +234,10 @@ def text_bytes(question: Question) -> int:
 
 
 def drawn_text(question: Question, vector: Vector, randomness: Randomness) -> bytes:
-    """Client side: a private report on what was measured, on a partition of the client's own drawing.
+    """Make a private report on what was measured (client side), on a partition of the client's own drawing.
 
-    The partition is uniform, not a hash of the name as under `local-dp`: here nothing may depend on who somebody is,
-    and for amplification all clients must use the same randomiser.
+    The partition is uniform, not a hash of the name as under `local-dp`: here nothing may depend on the identity of a
+    client, and for amplification all clients must use the same randomiser.
     """
     parts = len(question.partitions)
     partition = int(samplers.below(parts, 1, randomness)[0]) if parts else 0

@@ -99,7 +99,7 @@ class Shuffle(ShuffleParameters, TrustModel):
     itself, and shares add up (basic composition). Against the server and the shuffler together a message is
     differentially private by itself, with the local epsilon of its plan, and delta 0.
 
-    Guarantee elsewhere: that of `local-dp`, and not more, though nobody but the shuffler knows who sent which message:
+    Guarantee elsewhere: that of `local-dp`, and not more, though only the shuffler knows who sent which message:
     amplification needs messages that hide all that a client holds, not one of its rows.
 
     Assumptions: the shuffler does not work together with the server, follows the protocol, and knows the clients' keys.
@@ -132,11 +132,11 @@ class Shuffle(ShuffleParameters, TrustModel):
 
     @property
     def _local(self) -> LocalDP:
-        """What a client would send if nobody shuffled."""
+        """Trust model of the messages, if they were not shuffled."""
         return LocalDP(encoding=self.encoding)
 
     def with_one_row_each(self, protection: Protection) -> Protection:
-        """As under local-dp."""
+        """Return the protection for one row each, as under local-dp."""
         return self._local.with_one_row_each(protection)
 
     # --- how many hide a client -----------------------------------------------------------------------------
@@ -146,7 +146,7 @@ class Shuffle(ShuffleParameters, TrustModel):
         return max(self.minimum_cohort, clients - tolerated(clients, self.dropout))
 
     def fewest_honest(self, clients: int) -> int:
-        """How many of the messages that are opened the server knows nothing else about, the protected one included."""
+        """Return the number of opened messages about which the server knows nothing else, with the protected one."""
         return max(1, self.fewest_survivors(clients) - tolerated(clients, self.collusion))
 
     def numbers(self, plans: Sequence[Plan]) -> tuple[int, int]:
@@ -157,10 +157,10 @@ class Shuffle(ShuffleParameters, TrustModel):
     # --- plan -----------------------------------------------------------------------------------------------
 
     def plan(self, query: Query[Any], setting: Setting) -> Plan:
-        """As under local-dp, with the larger epsilon that shuffling allows where it does.
+        """Plan a query as under local-dp, with the larger epsilon that shuffling allows where it does.
 
         `Plan.noise` is that of single messages, at the local epsilon; a `ShuffledPlan` has what they cost shuffled.
-        `setting.clients` of 0 stands for a number that is not known yet: nobody is hidden then.
+        `setting.clients` of 0 stands for a number that is not known yet: then no message is hidden among others.
         """
         refuse_points(query)
         budget = budget_of(setting, self.name)
@@ -201,7 +201,7 @@ class Shuffle(ShuffleParameters, TrustModel):
         )
 
     def _amplifies(self, setting: Setting) -> bool:
-        """Whether messages hide everything that a client holds, and some delta may be spent."""
+        """Return whether messages hide everything that a client holds, and some delta may be spent."""
         whole = setting.protection.rows_per_client == 1 or self.encoding == "unary"
         return whole and budget_of(setting, self.name).delta > 0
 
@@ -263,7 +263,7 @@ class Shuffle(ShuffleParameters, TrustModel):
         )
 
     def _why_not(self, setting: Setting) -> str:
-        """Why shuffling is given no credit."""
+        """Explain why shuffling is given no credit."""
         if setting.protection.rows_per_client == 1 or self.encoding == "unary":
             reason = "that needs a delta above 0, and delta is 0"
         elif setting.protection.unit is Unit.CLIENT:

@@ -1,6 +1,6 @@
 """The server halves of `shuffle`: the analyst, who may read letters, and the shuffler, who may open envelopes.
 
-The state is kept by whoever drives this half, and is on the disk before the reply leaves; a leg is answered once. So
+The driver of this half keeps the state, which is on the disk before the reply leaves; a leg is answered once. So
 messages are shuffled once, whatever crashes. `step` in the state is what comes next:
 
 ==============  ===========  ======================================  ================================================
@@ -69,7 +69,7 @@ from fedassay.trust.shuffle.messages import (
 )
 
 _Numbers = Sequence[int]
-"""What hides a client: how many others at least, as `Shuffle.numbers` has it; the first is the fewest survivors."""
+"""Numbers of others that hide a client, at least, as `Shuffle.numbers` has them; first the fewest survivors."""
 
 _Step = Callable[[Request, Message, _Numbers, Randomness], tuple[Message, Message]]
 
@@ -95,7 +95,7 @@ def envelope_bytes(questions: Sequence[Question]) -> list[int]:
 
 
 def permutation(count: int, randomness: Randomness) -> NDArray[np.intp]:
-    """All orders of so many things are equally likely: the order of uniform words, drawn again if two are the same.
+    """Draw an order of `count` things, all equally likely: that of uniform words, drawn again if two are equal.
 
     Examples
     --------
@@ -176,7 +176,7 @@ def _letters(
 def _read(
     request: Request, state: Message, numbers: _Numbers, randomness: Randomness
 ) -> tuple[Message, Message]:
-    """The analyst: read letters. One that does not open is left out; whoever wrote it has said nothing."""
+    """Read letters (the analyst). A letter that does not open is left out and counts as no answer."""
     questions = [Question.of(plan) for plan in request.plans]
     own, introduced, told = WORDS.told_later(request, state, "letters", "last")
     bags, last = told_letters(told, lengths=letter_bytes(questions))
@@ -271,7 +271,7 @@ def _letter_legs(bags: Sequence[Bag], lengths: Sequence[int]) -> Iterator[Messag
 
 
 def _released(question: Question, texts: Sequence[bytes], asked: int) -> Released[Any]:
-    """What the letters for one query say together; one that says nonsense has said nothing."""
+    """Compute the result of the letters for one query; a letter without a valid report counts as no answer."""
     reports = [report for text in texts if (report := from_text(question, text)) is not None]
     if not reports:
         raise TooFewClients(f"release: none of {asked:,} clients sent a report that can be read.")

@@ -59,7 +59,7 @@ from fedassay.crypto.sketch import Half, answer
 from fedassay.protocol.vocabulary import Randomness
 
 KeyCounts = NDArray[np.int64]
-"""How many keys each client has."""
+"""Number of keys of each client."""
 
 TRIPLE = 3
 

@@ -1,10 +1,10 @@
-"""What clients deposit with a server of `two-server`, and the share of a total that it answers with.
+"""Deposits of clients with a server of `two-server`, and the share of a total that it answers with.
 
-What a server of `two-server` answers: its share of a total, plus noise of its own, modulo p = 2^61 − 1.
+Answer of a server of `two-server`: its share of a total, plus noise of its own, modulo p = 2^61 − 1.
 
-A share of how many rows are in the leaves up to i is the sum of the keys' shares at the point i; the rest is linear.
+A share of the number of rows in the leaves up to i is the sum of the keys' shares at the point i; the rest is linear.
 
-What clients deposit with a server of `two-server`: how it is made, opened, and kept.
+Deposits of clients with a server of `two-server`: how they are made, opened, and kept.
 
 For each query and server a client seals its comparison keys; with those for the first query come its shares of a
 multiplication triple (see `two_server_check`). What does not open, or is not well formed in every detail, is as if it
@@ -160,11 +160,11 @@ def content(text: Secret, layout: Layout, *, party: int, place: int) -> Message 
 
 @dataclass(frozen=True, kw_only=True, repr=False, eq=False)
 class Deposits:
-    """What one server holds: a row per client in everything, clients in the order of their names. Secret.
+    """Deposits that one server holds: a row per client in everything, clients in the order of their names. Secret.
 
     Attributes
     ----------
-    counts : how many keys each client has for each query (C × Q).
+    counts : number of keys of each client for each query (C × Q).
     keys : for each query the keys of all clients, one behind the other, as they came.
     triples : C × 3 shares.
     """
@@ -179,7 +179,7 @@ class Deposits:
 
     @classmethod
     def of(cls, opened: _Opened, layouts: Sequence[Layout]) -> Deposits:
-        """Of all clients whose every text was good."""
+        """Collect the deposits of all clients whose every text was good."""
         places = [str(place) for place in range(len(layouts))]
         names = tuple(sorted(name for name, found in opened.items() if found.keys() == set(places)))
         counts = [[len(opened[name][place]["keys"]) for place in places] for name in names]
@@ -197,7 +197,7 @@ class Deposits:
 
     @classmethod
     def from_message(cls, message: Message) -> Deposits:
-        """What `to_message` was made from."""
+        """Restore the deposits from which `to_message` was made."""
         return cls(
             names=tuple(message["names"]),
             counts=message["counts"],
@@ -206,7 +206,7 @@ class Deposits:
         )
 
     def to_message(self) -> Message:
-        """As plain values, for the state of a server."""
+        """Return the deposits as plain values, for the state of a server."""
         return {
             "names": list(self.names),
             "counts": self.counts,
@@ -223,7 +223,7 @@ class Deposits:
         return np.repeat(clients, self.counts[:, place])
 
     def select(self, clients: NDArray[np.bool_]) -> Deposits:
-        """What the chosen clients deposited."""
+        """Return the deposits of the chosen clients."""
         return Deposits(
             names=tuple(name for name, kept in zip(self.names, clients, strict=True) if kept),
             counts=self.counts[clients],

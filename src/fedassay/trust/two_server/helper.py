@@ -1,6 +1,6 @@
-"""The server half of `two-server`, the same for both servers: what each answers, step by step.
+"""The server half of `two-server`, the same for both servers: the answers of each, step by step.
 
-The state is kept by whoever drives this half, and is on the disk before the reply leaves; a leg is answered once. So
+The driver of this half keeps the state, which is on the disk before the reply leaves; a leg is answered once. So
 noise is drawn once, whatever crashes. `step` in the state is what comes next:
 
 ==============  ======================================  =============================================================
@@ -54,7 +54,7 @@ def assist(request: Request, state: Message, randomness: Randomness) -> tuple[Me
 
 
 def layouts(request: Request) -> list[Layout]:
-    """What the keys for each query look like."""
+    """Return the layout of the keys for each query."""
     return [Layout.of(plan.query, plan.setting) for plan in request.plans]
 
 

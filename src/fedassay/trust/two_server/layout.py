@@ -1,12 +1,12 @@
-"""How the rows of a client become comparison keys under `two-server`: how many, over which domain.
+"""Comparison keys that a client makes of its rows under `two-server`: their number, and their domain.
 
 Both servers see how many keys a client sends, so that number must be public. With a bound R on the rows of a client,
-everybody sends exactly R keys: a client with fewer rows fills up with *dummies*. Without a bound a client sends a key
-per row, which is allowed only where sizes are public by definition: one row is replaced by another, and all rows are
-asked about.
+each client sends exactly R keys: a client with fewer rows fills up with *dummies*. Without a bound a client sends a
+key per row, which is allowed only where sizes are public by definition: one row is replaced by another, and all rows
+are asked about.
 
-A row in leaf i is a key with the value i. A dummy has the value L, one beyond the leaves 0 .. L − 1: it counts at no
-point that is ever asked for, and at the last point of the domain like everybody else, which is what the check needs.
+A row in leaf i is a key with the value i. A dummy has the value L, the first beyond the leaves 0 .. L − 1: it counts at
+no point that is ever asked for, and at the last point of the domain like every other key, as the check requires.
 """
 
 from __future__ import annotations
@@ -45,12 +45,12 @@ TEXT_OVERHEAD = 96
 
 @dataclass(frozen=True, kw_only=True)
 class Layout:
-    """What the keys for one query look like. Public, and the same for all clients.
+    """Form of the keys for one query. Public, and the same for all clients.
 
     Parameters
     ----------
     leaves : L; the finest cells of the summary, each row being in one of them.
-    rows : how many keys each client sends; None if that is as many as it has rows.
+    rows : number of keys that each client sends; None if it is the number of its rows.
 
     Examples
     --------
@@ -122,7 +122,7 @@ class Layout:
 
     @property
     def text_bytes(self) -> int:
-        """More bytes than any sealed text of an honest client has: whoever sends more is not one."""
+        """Bytes that no sealed text of an honest client reaches: a sender of more is not honest."""
         return self.client_bytes + TEXT_OVERHEAD
 
     def values(self, counts: Vector, randomness: Randomness) -> NDArray[np.int64]:
@@ -142,6 +142,6 @@ class Layout:
 
 
 def _sizes_are_public(query: Query[Any], protection: Protection) -> bool:
-    """Whether neighbouring data sets have equally many rows at each client, in the part that is asked about."""
+    """Return whether neighbouring data sets have equally many rows at each client, in the part asked about."""
     replaces = protection.unit is Unit.EXAMPLE and protection.neighbours is Neighbours.REPLACE_ONE
     return replaces and query.part is Part.ALL

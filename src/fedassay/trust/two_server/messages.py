@@ -1,15 +1,15 @@
 """The messages of `two-server`: what seals and signatures are bound to, and their reading.
 
-What the seals and signatures of `two-server` are bound to.
+Bindings of the seals and signatures of `two-server`.
 
 Everything is bound to the *session*: a digest of the exchange, of the whole question (summaries with all fields,
 budget, protection) and of the names of both servers. A client that was asked for a release with much noise and a server
-that was told to add little have different sessions, and the server cannot open what the client sealed.
+that was asked to add little have different sessions, and the server cannot open what the client sealed.
 
-A client seals for each server with a key of its own for this exchange, bound besides to its name, to the place of the
+A client seals for each server with a key of its own for this exchange, bound also to its name, to the place of the
 query and to the public keys of both servers: what one client sent cannot be handed in again under another name.
 
-The servers share one secret (of their two keys of this exchange). From it come the keys for what they say to each
+The servers share one secret (of their two keys of this exchange). From it come the keys for their messages to each
 other, and the seed of the check, which clients cannot know.
 
 Reading the messages of `two-server`.
@@ -58,7 +58,7 @@ def session_of(*, exchange: bytes, plans: Sequence[Plan], servers: Sequence[str]
 
 @dataclass(frozen=True, kw_only=True)
 class DepositRoute:
-    """From which client, for which query, to which server."""
+    """Route of a deposit: from which client, for which query, to which server."""
 
     session: bytes
     client: str
@@ -82,7 +82,7 @@ class DepositRoute:
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Channel:
-    """What one server shares with the other: keys for both directions, and the seed of the check."""
+    """Secrets that one server shares with the other: keys for both directions, and the seed of the check."""
 
     party: int
     session: bytes
@@ -99,12 +99,12 @@ class Channel:
         return f"Channel(party={self.party})"
 
     def seal(self, step: str, text: bytes, randomness: Randomness) -> bytes:
-        """For the other server, at this step of the protocol."""
+        """Seal a text for the other server, at this step of the protocol."""
         words = self._words(step, self.party)
         return seal(self._key(words, KEY_BYTES), text, associated=words, randomness=randomness)
 
     def open(self, step: str, sealed: bytes) -> Secret | None:
-        """What the other server sealed at this step; None if it did not."""
+        """Open what the other server sealed at this step; None if it did not."""
         words = self._words(step, 1 - self.party)
         return unseal(self._key(words, KEY_BYTES), sealed, associated=words)
 
@@ -124,18 +124,18 @@ class Channel:
 
 
 def commitment(session: bytes, nonce: bytes, content: bytes) -> bytes:
-    """What the second server commits itself by; it hides because the nonce has 32 random bytes."""
+    """Return the commitment of the second server; it hides because the nonce has 32 random bytes."""
     return hashlib.sha256(context("two-server commitment", session, nonce, content)).digest()
 
 
 # --- reading the messages of `two-server` -------------------------------------------------------------------
 
 MOST_PLACES = 1 << 16
-"""So many entries may be asked for at once."""
+"""Largest number of entries that may be asked for at once."""
 
 
 class Piece(NamedTuple):
-    """What one client has sealed for one server and one query."""
+    """Text that one client has sealed for one server and one query."""
 
     client: str
     place: int
@@ -181,7 +181,7 @@ def read_deposit(reply: object, *, longest: Sequence[int]) -> Sealed | None:
 
 
 def read_sealed(reply: object, *, server: str) -> bytes:
-    """What one server has sealed for the other."""
+    """Read what one server has sealed for the other."""
     sealed = fields(reply, {"sealed"}, who=server)["sealed"]
     if not isinstance(sealed, bytes):
         raise ProtocolError(f"two-server: got nothing from {server} to hand on.")
@@ -209,7 +209,7 @@ def read_shares(reply: object, *, lengths: list[int], server: str) -> tuple[list
 
 
 def _check_answered(reply: object, *, server: str) -> None:
-    """Who did not pass stays with the server: who asks may be who gave it reason to refuse."""
+    """Raise if the server refused. It keeps the reasons: the asker may have given it reason to refuse."""
     if isinstance(reply, dict) and reply.keys() == {"refused"}:
         raise FederationError(
             f"two-server: {server} ends the exchange, as too many clients do not pass the check; ask its operator: "
@@ -217,7 +217,7 @@ def _check_answered(reply: object, *, server: str) -> None:
         )
 
 
-# --- what clients and servers are told --------------------------------------------------------------------------
+# --- what clients and servers receive ---------------------------------------------------------------------------
 
 
 def told_pieces(told: Message, *, plans: int) -> tuple[list[Piece], bool]:

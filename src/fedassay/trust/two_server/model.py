@@ -89,7 +89,7 @@ class TwoServer(TrustModel):
     """Rows as pairs of comparison keys, one key to each of two servers; each server adds full noise of its own.
 
     Guarantee: what is published, together with all that *one* of the two servers sees, is (epsilon, delta)-
-    differentially private for the stated unit and neighbours, for all queries of a task together, whoever the other
+    differentially private for the stated unit and neighbours, for all queries of a task together, regardless of who the other
     clients are. To anyone who holds neither server, or one, a client's messages are computationally independent of its
     rows (128 bits). A client counts each of its rows exactly once, or is left out (up to a probability of 2^-58).
 
@@ -116,7 +116,7 @@ class TwoServer(TrustModel):
     first_client_leg: ClassVar[int] = CLIENT_LEG
 
     def with_one_row_each(self, protection: Protection) -> Protection:
-        """The unit client, of one row: everybody sends one key, so that nothing need be said about sizes."""
+        """Return the unit client, of one row: each client sends one key, so that sizes need not be stated."""
         if protection.rows_per_client not in (None, 1):
             return protection
         return Protection(unit=Unit.CLIENT, neighbours=protection.neighbours, rows_per_client=1)
@@ -195,7 +195,7 @@ class TwoServer(TrustModel):
         return tuple(released)
 
     def statement(self, setting: Setting) -> str:
-        """Who is protected, against whom, what must be assumed, and what is public."""
+        """State who is protected, against whom, what must be assumed, and what is public."""
         budget, rows = budget_of(setting, self.name), setting.protection.rows_per_client
         sizes = (
             "How many rows each client has is public"
@@ -239,7 +239,7 @@ def _check_points(query: Points[Any]) -> None:
 
 @lru_cache(maxsize=64)
 def _counts_up_to(summary: Summary[Any]) -> bool:
-    """Whether entry i is the number of rows in the leaves 0 .. i; two classes in one vector, say, are not."""
+    """Return whether entry i is the number of rows in the leaves 0 .. i; two classes in one vector, say, are not."""
     probe = np.arange(1, summary.length + 1)
     leaves = summary.leaves
     return (

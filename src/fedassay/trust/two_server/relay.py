@@ -34,7 +34,7 @@ from fedassay.trust.two_server.layout import LARGEST_DEPOSIT, LARGEST_DEPOSITS, 
 from fedassay.trust.two_server.messages import WORDS, Piece, Sealed
 
 _Both = tuple[Any, Any]
-"""One thing for, or of, each server."""
+"""Pair of things, one for, or of, each server."""
 
 
 def relay(exchange: Exchange) -> Generator[Round, Replies, tuple[Released[Any], ...]]:

@@ -37,7 +37,7 @@ SECOND = 1
 """The party that opens last. The coordinator's server, which has the relay in its hand, is the other one."""
 
 MOST_REJECTED = 1
-"""If more clients do not pass, there is no release, and nobody is told who they are.
+"""Most clients that may fail the check: beyond, there is no release, and their names are not revealed.
 
 Not a share of the clients: the coordinator, which a server that lies may be, can make up as many as it likes.
 """
@@ -115,7 +115,7 @@ def _opened(request: Request, state: Message, randomness: Randomness) -> tuple[M
 
 
 def _settled(state: Message, products: Elements, doubt: str) -> Message:
-    """What both servers keep until they hear the other's shares of the products."""
+    """Return what both servers keep until they receive the other's shares of the products."""
     kept = {name: state[name] for name in ("party", "session", "secret", "deposits", "totals")}
     return {**kept, "step": "products", "products": products, DOUBT: doubt}
 
@@ -133,19 +133,19 @@ class DepositVerdict(NamedTuple):
 
     @property
     def refused(self) -> bool:
-        """Whether so many did not pass that there is no release."""
+        """True if too many clients did not pass, so that there is no release."""
         return self.rejected > MOST_REJECTED
 
     @property
     def doubt(self) -> Message:
-        """What is to be remembered of it, besides the deposits."""
+        """Entry to be remembered of it, in addition to the deposits."""
         return {DOUBT: f"{self.rejected} clients did not pass the check"} if self.rejected else {}
 
 
 def verdict(sealed: object, state: Message, randomness: Randomness) -> DepositVerdict:
-    """What the accepted clients deposited, from both servers' shares of the products.
+    """Return the deposits of the accepted clients, from both servers' shares of the products.
 
-    Who is rejected goes to the log, and nowhere else if there are many: that honest clients are rejected is how a
+    The rejected clients go to the log, and nowhere else if there are many: that honest clients are rejected is how a
     server finds out that the other one lies.
     """
     channel, own = _channel(state), state["products"]
@@ -239,7 +239,7 @@ def _said(channel: Channel, step: str, said: Message, randomness: Randomness) ->
 
 
 def _heard(channel: Channel, step: str, sealed: object) -> Message:
-    """What the other server said at this step. That it follows the protocol is assumed, but not its arithmetic."""
+    """Open the other server's message at this step. That it follows the protocol is assumed, not its arithmetic."""
     text = channel.open(step, sealed) if isinstance(sealed, bytes) else None
     if text is None:
         raise ProtocolError(f"two-server: got something that the other server did not say ({step}).")
