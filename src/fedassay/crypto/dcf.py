@@ -25,7 +25,7 @@ Security: the theorem there, for a pseudorandom generator G; ours is in `fedassa
 61 lower bits of words, which puts a key of n bits at a statistical distance of at most (2n + 3)·2^-61 < 2^-54 from the
 ideal (`from_bits`), however much is computed.
 
-Assumption: nobody times this code. It has no branches on secrets, but numpy promises nothing.
+Assumption: this code is not timed. It has no branches on secrets, but numpy promises nothing.
 """
 
 from __future__ import annotations

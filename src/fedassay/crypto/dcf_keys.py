@@ -132,7 +132,7 @@ numbers in range.
 
     @classmethod
     def empty(cls, count: int, *, party: int, bits: int) -> Keys:
-        """Room for as many keys; whoever makes it fills it before anyone else sees it."""
+        """Allocate room for `count` keys, to be filled before any other code sees it."""
         return cls(
             party=party,
             bits=bits,
@@ -144,7 +144,7 @@ numbers in range.
         )
 
     def to_bytes(self) -> Bytes:
-        """One row of bytes per key."""
+        """Return the keys as bytes, one row per key."""
         words = np.empty((len(self), key_bytes(self.bits) // 8), "<u8")
         words[:, 0] = np.frombuffer(_header(party=self.party, bits=self.bits), "<u8")
         for rows in _blocks(len(self)):

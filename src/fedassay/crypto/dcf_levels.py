@@ -55,7 +55,7 @@ from fedassay.protocol.arrays import Words
 
 
 class Purpose(IntEnum):
-    """What a block is for. Each has its own fixed key."""
+    """Purpose of a block. Each has its own fixed key."""
 
     LEFT_SEED = 0
     RIGHT_SEED = 1
@@ -87,7 +87,7 @@ class Generator:
         self._ciphers = [Cipher(algorithms.AES(fixed_key(j)), modes.ECB()).encryptor() for j in Purpose]
 
     def expand(self, purpose: Purpose, seeds: Words, *, out: Words) -> Words:
-        """One block per seed, written into `out`, which must be the beginning of a `room`.
+        """Write one block per seed into `out`, which must be the beginning of a `room`.
 
         Seeds and blocks are contiguous arrays whose last axis is two little-endian words. The cipher is called once.
         """
@@ -111,7 +111,7 @@ _3P = np.uint64(3 * PRIME)
 
 
 class ComparisonPath:
-    """Where both parties are on their way to x, for some clients; `seeds` are the roots, 2 × K × 2 words.
+    """Position of both parties on their way to x, for some clients; `seeds` are the roots, 2 × K × 2 words.
 
     Party 1's control bit t₁ is a mask of zeros or ones; party 0 has the complement. `owed` is V_1 − V_0 so far,
     modulo p and at most 5p: what the next words must make up for.
@@ -152,7 +152,7 @@ class ComparisonPath:
         np.bitwise_xor(v[1, :, 0], v[1, :, 1], out=self._t)
         self._t &= right
         self._t ^= v[1, :, 0]
-        # Beside the path the bits of both parties must become equal, on it different.
+        # Off the path the bits of both parties must become equal, on it different.
         np.bitwise_xor(v[0], v[1], out=pair)
         np.bitwise_xor(pair[:, 1], right, out=self._controls)
         self._controls >>= _ONE
@@ -161,7 +161,7 @@ class ComparisonPath:
         spare &= LEFT
         self._controls ^= spare
         self._controls ^= LEFT
-        # How much more party 1 adds than party 0: on the way, and beside it, where 1 must come out on the right.
+        # How much more party 1 adds than party 0: on the way, and off it, where 1 must come out on the right.
         v &= P
         np.subtract(P, v[0], out=pair)
         pair += v[1]
@@ -213,7 +213,7 @@ def spread_top_bit(words: Words) -> None:
 
 
 def _square(blocks: Words) -> Elements:
-    """What is missing for the parties' pseudorandom shares of a and c to satisfy c = a²; see `sketch`."""
+    """Compute what the parties' pseudorandom shares of a and c lack to satisfy c = a²; see `sketch`."""
     shares = from_bits(blocks)
     a, c = (add(shares[0, :, i], shares[1, :, i]) for i in (0, 1))
     return add(multiply(a, a), negate(c))
@@ -231,7 +231,7 @@ _ALL, _NONE = slice(None), slice(0)
 
 @dataclass(frozen=True, kw_only=True)
 class TreeRoute:
-    """How to reach a set of points so that every node on the way is expanded once.
+    """Route to a set of points on which every node is expanded once.
 
     `parents` says for each level which nodes have a left child on the way and which a right one; the former children
     come first. `places` says where each point is among the `width` leaves in the end.

@@ -32,14 +32,14 @@ _ENTRIES_AT_ONCE = 1 << 14
 
 
 def fold(words: Words) -> Words:
-    """The same numbers modulo p, each at most p + 7."""
+    """Return numbers congruent to `words` modulo p, each at most p + 7."""
     folded = words >> _BITS
     folded += words & P
     return folded
 
 
 def reduce(words: Words) -> Elements:
-    """The same numbers modulo p, reduced; for any 64-bit words.
+    """Reduce any 64-bit words modulo p.
 
     Examples
     --------
@@ -162,7 +162,7 @@ def require_reduced(array: object, *, shape: tuple[int, ...], what: str) -> Elem
 
 
 def _reduce_once(words: Words) -> Elements:
-    """For words below 2p: below p the difference wraps around to a huge number, so the minimum is right."""
+    """Reduce words below 2p: below p the difference wraps around to a huge number, so the minimum is right."""
     reduced: Elements = np.minimum(words, words - P)
     return reduced
 

@@ -1,4 +1,4 @@
-"""Who somebody is: an Ed25519 key pair at each party, and a roster of the public keys that are believed.
+"""Identities: an Ed25519 key pair at each party, and a roster of the public keys that are believed.
 
 A signature covers a purpose and the bytes; a roster is what a person has checked by hand (read a fingerprint
 over the telephone) and pinned. No certificate authority, no renewal, nothing to look up.
@@ -92,7 +92,7 @@ class Identity:
 
 
 def verifies(public: bytes, purpose: str, data: bytes, signature: object) -> bool:
-    """Whether the holder of `public` signed `data` for this purpose."""
+    """Return whether the holder of `public` signed `data` for this purpose."""
     if not isinstance(signature, bytes):
         return False
     try:
@@ -139,15 +139,15 @@ class Credentials:
     identity: Identity
     roster: Mapping[str, bytes] = field(repr=False)
     wider: int = 0
-    """How many sites the roster had before it was narrowed to those of one study; 0 if it was not."""
+    """Number of sites in the roster before it was narrowed to those of one study; 0 if it was not narrowed."""
 
     @property
     def pinned(self) -> int:
-        """How many sites this party has pinned: those among whom colluders are assumed."""
+        """Number of sites that this party has pinned: those among whom colluders are assumed."""
         return max(self.wider, len(self.sites))
 
     def among(self, names: Collection[str]) -> Credentials:
-        """The same, believing only these parties; the key of anybody else is not believed under any name."""
+        """Narrow the roster to these parties; no other party's key is then believed under any name."""
         others = {key for name, key in self.roster.items() if name not in names}
         kept = {name: key for name, key in self.roster.items() if name in names and key not in others}
         return Credentials(identity=self.identity, roster=kept, wider=self.pinned)
@@ -158,7 +158,7 @@ class Credentials:
         return {n: key for n, key in self.roster.items() if n not in (COORDINATOR, SECOND_SERVER)}
 
     def knows(self, name: str) -> bool:
-        """Whether a party is in the roster."""
+        """Return whether a party is in the roster."""
         return name in self.roster
 
     def sign(self, purpose: str, data: bytes) -> bytes:
@@ -166,5 +166,5 @@ class Credentials:
         return self.identity.sign(purpose, data)
 
     def verifies(self, name: str, purpose: str, data: bytes, signature: object) -> bool:
-        """Whether the party called `name` in the roster signed this; false for anyone who is not in it."""
+        """Return whether the party called `name` in the roster signed this; False if it is not in the roster."""
         return name in self.roster and verifies(self.roster[name], purpose, data, signature)

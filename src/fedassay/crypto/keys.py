@@ -22,7 +22,7 @@ KEY_BYTES = 32
 
 NONCE_BYTES = 12
 SEAL_OVERHEAD = NONCE_BYTES + 16
-"""How much longer a sealed text is than the text: the nonce in front, the tag behind."""
+"""Bytes by which a sealed text is longer than the text: the nonce in front, the tag behind."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -42,7 +42,7 @@ class Secret:
 
 
 def context(purpose: str, *parts: str | bytes | int) -> bytes:
-    """One unambiguous byte string for a purpose and what it is bound to: each part with its length in front.
+    """Return one unambiguous byte string for a purpose and what it is bound to: each part after its length.
 
     Examples
     --------
@@ -98,7 +98,7 @@ _FIELD = 2**255 - 19
 
 
 def is_usable(public: object) -> bool:
-    r"""Whether this is a public key with which `KeyPair.agree` will succeed, in the only bytes that it should have.
+    r"""Return whether `KeyPair.agree` will succeed with this public key, given in the only bytes that it should have.
 
     Examples
     --------
@@ -127,12 +127,12 @@ def seal(key: Secret, text: bytes, *, associated: bytes, randomness: Randomness)
 def seal_for(
     own: KeyPair, public: bytes, text: bytes, *, salt: bytes, words: bytes, randomness: Randomness
 ) -> bytes:
-    """Seal for whoever holds the private half of `public`, as the holder of `own` and bound to `words`."""
+    """Seal for the holder of the private half of `public`, as the holder of `own` and bound to `words`."""
     return seal(own.agree(public, salt=salt, info=words), text, associated=words, randomness=randomness)
 
 
 def unseal_from(own: KeyPair, public: bytes, sealed: bytes, *, salt: bytes, words: bytes) -> Secret | None:
-    """What the holder of `public` sealed for `own` with these words; None if it was not so sealed."""
+    """Open what the holder of `public` sealed for `own` with these words; None if it was not so sealed."""
     try:
         key = own.agree(public, salt=salt, info=words)
     except ProtocolError:

@@ -25,7 +25,7 @@ from fedassay.crypto.field61 import PRIME, Elements, P
 from fedassay.protocol.arrays import Words
 
 _BYTES = 1 << 21
-"""Of pads, values and products that are there at once; measured: a fast cache holds most of them."""
+"""Bytes of pads, values and products that are there at once; measured: a fast cache holds most of them."""
 
 _HALF = 32
 """Bits of half a word, in which values are multiplied."""
@@ -33,7 +33,7 @@ _HALF = 32
 
 @dataclass(frozen=True, kw_only=True)
 class Packing:
-    """How many members there are (k), how many shares say nothing (t), and how many entries a column has (l).
+    """Number of members (k), number of shares that reveal nothing (t), and number of entries in a column (l).
 
     Examples
     --------
@@ -51,12 +51,12 @@ class Packing:
 
     @property
     def needed(self) -> int:
-        """How many shares open a column."""
+        """Number of shares that open a column."""
         return self.threshold + self.packed
 
     @property
     def corrected(self) -> int:
-        """How many members have a correction."""
+        """Number of members that have a correction."""
         return self.members - self.threshold
 
     def columns(self, length: int) -> int:
@@ -70,11 +70,11 @@ class Packing:
 
     @property
     def at_once(self) -> int:
-        """How many columns of pads `corrections` takes at a time."""
+        """Number of columns of pads that `corrections` takes at a time."""
         return self._completing.at_once(also=self.members)
 
     def corrections(self, rows: NDArray[np.int64], pads: Iterable[tuple[slice, Words]]) -> Elements | None:
-        """What a client publishes for the members t + 1..k: their shares of its rows, less their pads.
+        """Return what a client publishes for the members t + 1..k: their shares of its rows, less their pads.
 
         Entries must be below 2^60 in absolute value; what is shared are their residues.
         `pads` has some columns at a time (k × `at_once` at most). Uniform words below p hide what they are added to.
@@ -102,7 +102,7 @@ class Packing:
         return product(weights, np.stack([shares[place] for place in places]))
 
     def consistent(self, shares: Mapping[int, Elements], key_of_check: Elements) -> bool:
-        """Whether all shares lie on one polynomial in each column, with an error of at most 2^-60 if they do not.
+        """Return whether all shares lie on one polynomial in each column, with an error of at most 2^-60 if not.
 
         `key_of_check` is a uniform vector, as long as a share, drawn after the shares were fixed: each share is
         compressed to its inner product with it. With exactly r shares there is nothing to check.
@@ -143,7 +143,7 @@ class LimbMatrix(NamedTuple):
     bits: int
 
     def at_once(self, also: int) -> int:
-        """So many columns at a time that a product stays in a cache, with this many rows of other words."""
+        """Return the number of columns with which a product, and `also` rows of other words, stay in a cache."""
         limbs, known = self.limbs.shape
         bytes_of_a_column: int = 16 * known + 40 * limbs + 8 * also
         return max(1 << 9, _BYTES // bytes_of_a_column)
@@ -171,7 +171,7 @@ def interpolation(known: tuple[int, ...], targets: tuple[int, ...]) -> LimbMatri
 
 
 class Product:
-    """Products of the same weights with at most so many columns at a time.
+    """Products of the same weights with a limited number of columns at a time.
 
     Memory is taken once: to take it anew each time would cost as much as the product.
     """

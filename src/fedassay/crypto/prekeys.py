@@ -1,6 +1,6 @@
 """Prekeys: X25519 keys that a member of a secure sum publishes beforehand, for one answer each.
 
-A client pads its message with what it shares with each member's prekey. Whoever holds enough private halves, and the
+A client pads its message with what it shares with each member's prekey. A holder of enough private halves, and of the
 messages, could read them; so a private half is deleted in the moment in which its answer is recorded, and at its expiry
 if it was never asked (`fedassay.kernel.member_store`).
 """
@@ -74,16 +74,16 @@ class Prekey:
             ) from None
 
     def words(self, coordinator: str) -> bytes:
-        """What the member signs."""
+        """Return what the member signs."""
         whom = "" if self.for_any else coordinator
         return context("prekey", int(self.for_any), whom, self.issued, self.expires, self.public)
 
     def is_of(self, member: str, *, coordinator: str, credentials: PartyKeys) -> bool:
-        """Whether the member of this name in the roster has signed it, for this coordinator or for all."""
+        """Return whether the member of this name in the roster signed it, for this coordinator or for all."""
         return credentials.verifies(member, PURPOSE, self.words(coordinator), self.signature)
 
     def may_be_named(self, *, now: float, until: float) -> bool:
-        """Whether all clients will take it, by clocks that are an hour off; one that they refuse stops them all."""
+        """Return whether all clients will take it, by clocks that are an hour off; a refused one stops them all."""
         fresh = now - DAYS_NAMED * DAY <= self.issued <= now + 3_600
         return fresh and self.expires >= until and is_usable(self.public)
 
@@ -96,7 +96,7 @@ UNFOLDED = 7
 """Number of elements that fit into a word together with a folded sum."""
 
 _AT_ONCE = 1 << 13
-"""Columns of a sum of pads at a time: so many of `UNFOLDED` pads fit into a core's own cache."""
+"""Columns of a sum of pads at a time: this many of `UNFOLDED` pads fit into a core's own cache."""
 
 
 def pad(key: Secret, count: int) -> Elements:

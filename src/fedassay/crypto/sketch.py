@@ -26,7 +26,7 @@ where y, a and e do not depend on r, as the keys were fixed first. If P is the z
 at most one is 1; with S = 0 exactly one is. Otherwise it is zero with a probability of at most 2·2/2^61 = 2^-59
 (Schwartz-Zippel for degree 2; no r_j takes any value with a probability of more than 2/2^61). So a client that does not
 count exactly once, anywhere on the grid, passes with a probability of at most 2^-59, whatever it sent: different
-correction words to the two servers, a false c, anything. (Whoever may try M times, with as many clients, M·2^-59.)
+correction words to the two servers, a false c, anything. (With M attempts, by as many clients, M·2^-59.)
 
 **Zero knowledge.** Towards one server, for an honest client: the first message that it receives is d minus its own
 share, and d is uniform since a is (the sum of two pseudorandom numbers, of which it knows one); the second is minus
@@ -99,7 +99,7 @@ class Challenge:
 
 @dataclass(frozen=True, kw_only=True, repr=False, eq=False)
 class Half:
-    """What one server remembers between the messages of a check: a row for each client. Secret.
+    """State of one server between the messages of a check: a row for each client. Secret.
 
     The columns of `numbers` are this server's shares of d = z + a, a, c, z* and f(τ_N).
     """

@@ -41,7 +41,7 @@ from fedassay.trust import TRUST_MODELS
 
 @dataclass(frozen=True, kw_only=True)
 class Site:
-    """What a client brings: its rows and its own rules. Nothing in here ever leaves.
+    """Rows and rules of a client. Nothing in here ever leaves.
 
     `rows` opens the validated rows (called only when a measurement is due); `split_key` decides which rows
     are held out, the same ones in every run.
@@ -59,11 +59,11 @@ class Site:
     """The columns that the site has named, by role; None if whatever there is may be asked for."""
     credentials: PartyKeys | None = field(default=None, repr=False)
     holdings: Callable[[], Holdings] | None = field(default=None, repr=False)
-    """How many rows there are, and their fingerprint; None if nobody keeps count, as in a simulation."""
+    """Function that returns the number of rows and their fingerprint; None if not tracked, as in a simulation."""
     records: SiteRecords | None = field(default=None, repr=False)
-    """Where refusals are noted; None if they are not."""
+    """Log of refusals; None if they are not noted."""
     prekeys: MemberStore = field(default_factory=lambda: MemberStore(None), repr=False)
-    """What the site answers with as a member, and the exact totals that it has helped to open."""
+    """Prekeys with which the site answers as a member, and the exact totals that it has helped to open."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -156,7 +156,7 @@ class Client(Endpoint):
         return sum(self._left_out.values())
 
     def begins(self, opened: Envelope) -> bool:
-        """At the leg at which rows are measured, and at that of members, who need not have rows in the exchange."""
+        """Return whether rows are measured at this leg, or members asked, who need not have rows in the exchange."""
         return opened.request.leg in (opened.trust.first_client_leg, opened.trust.member_leg)
 
     def allow(self, opened: Envelope) -> None:
@@ -238,7 +238,7 @@ class Client(Endpoint):
             )
 
     def _charge_id(self, exchange: bytes, index: int) -> str:
-        """With who answers: several sites, and their coordinator, may share a ledger."""
+        """Return the id of a charge, with the client's name: several sites and their coordinator may share a ledger."""
         return f"{exchange.hex()}/{index}/client {self.name}"
 
     def _require_charged_rows(self, exchange: bytes) -> None:
@@ -255,11 +255,11 @@ class Client(Endpoint):
             )
 
     def _widened(self, charges: list[Charge]) -> list[Charge]:
-        """The charges; those that name a part are for all rows, if the rows are not those that were first split.
+        """Return the charges, widened from a part to all rows if the rows are not those that were first split.
 
         Why this is enough: what remains recorded for one part only was all measured on rows with one fingerprint, so on
         the same rows in the same places, with one split; each of their units was in one of its parts. Everything else
-        counts for all rows, whoever was in it. So no unit meets more than the ledger counts for the worst atom.
+        counts for all rows, whatever units it held. So no unit meets more than the ledger counts for the worst atom.
         """
         if all(charge.part is Part.ALL for charge in charges):
             return charges
@@ -339,7 +339,7 @@ class Client(Endpoint):
         return tuple(vectors)
 
     def _measured(self, plan: Plan, rows: Rows, memory: Memory) -> tuple[Vector, Memory]:
-        """What the summary says of the rows, as far as it may be seen."""
+        """Measure the rows with the summary, as far as the result may be seen."""
         profile = self._rules.disclosure
         if profile is None or not plan.setting.trust.shows_measurements:
             return plan.measured.measure(rows, memory)

@@ -1,4 +1,4 @@
-"""Requests and replies as bytes: what the server half and the client halves say to each other.
+"""Requests and replies as bytes: the messages between the server half and the client halves.
 
 A request repeats everything that a client needs to judge it (trust model, summaries, parts, settings): a
 client believes no plan, it makes its own from these fields and refuses what it cannot make. Summaries and
@@ -7,9 +7,9 @@ trust models travel as a name and fields and are rebuilt from fixed catalogues; 
 Replies sealed for the coordinator and signed by their sender, in the same way on every runtime.
 
 A fresh X25519 key for each reply and the coordinator's reply key agree on a ChaCha20-Poly1305 key (HKDF-SHA256). The
-sealed text is bound to the request that it answers and to its sender; so is the signature over it. Whoever carries the
-messages learns who answered, and how long the answer is. A refusal of bytes that were no request is in the clear: there
-is no key to seal it for.
+sealed text is bound to the request that it answers and to its sender; so is the signature over it. The carrier of the
+messages learns who answered, and how long the answer is. A refusal of bytes that were no request is in the clear:
+there is no key to seal it for.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ MOST_QUERIES = 64
 LONGEST_ANSWER = 1 << 24
 LARGEST_REQUEST = 1 << 26
 LONGEST_EXCHANGE = 1 << 12
-"""What a client is willing to look at: a small message must not make it do boundless work."""
+"""Limits of what a client is willing to look at: a small message must not make it do boundless work."""
 MOST_PREKEYS = 8
 
 Summaries = Mapping[str, type[Summary[Any]]]
@@ -77,7 +77,7 @@ class Refusal(StrEnum):
     POLICY = "policy"
     BUDGET = "budget"
     LEDGER = "ledger"
-    """The ledger cannot be used. Not `BUDGET`: to ask for less would not help, somebody at the site has to look."""
+    """The ledger cannot be used. Not `BUDGET`: to ask for less would not help, an operator of the site has to look."""
     DATA = "data"
     OUT_OF_TURN = "out-of-turn"
     CHANGED = "changed-request"
@@ -104,7 +104,7 @@ class Envelope:
 
 
 class Reply(NamedTuple):
-    """What a client has answered, and the prekeys that it offers for later exchanges, as they are packed."""
+    """Answer of a client, and the prekeys that it offers for later exchanges, as they are packed."""
 
     message: Message
     prekeys: tuple[bytes, ...]
@@ -221,7 +221,7 @@ def pack_refusal(*, sender: str, code: Refusal) -> bytes:
 def open_reply(
     data: bytes, *, sender: str, exchange: bytes, leg: int, largest: int = wire.LARGEST_MESSAGE
 ) -> Reply | Refusal:
-    """What is in a reply to exactly this leg by exactly this sender, or the code of a refusal."""
+    """Open a reply to exactly this leg by exactly this sender, or return the code of a refusal."""
     outer = wire.decode(data, largest=largest)
     if _typed(outer, "version", int) != VERSION or _typed(outer, "sender", str) != sender:
         raise ProtocolError("reply: another version, or not from whom it should be.")
@@ -256,7 +256,7 @@ def describe_plan(plan: Plan) -> Message:
 
 
 def describe_terms(protection: Protection, budget: Budget | None) -> Message:
-    """What is protected, and for which budget, as plain values."""
+    """Describe as plain values what is protected, and for which budget."""
     return {
         "unit": str(protection.unit),
         "neighbours": str(protection.neighbours),
@@ -267,7 +267,7 @@ def describe_terms(protection: Protection, budget: Budget | None) -> Message:
 
 
 def rebuild_terms(described: Message) -> tuple[Protection, Budget | None]:
-    """What `describe_terms` was given; a `KeyError`, `TypeError` or `ValueError` for anything else."""
+    """Restore what `describe_terms` was given; a `KeyError`, `TypeError` or `ValueError` for anything else."""
     protection = Protection(
         unit=Unit(described["unit"]),
         neighbours=Neighbours(described["neighbours"]),
@@ -397,5 +397,5 @@ def _bound(to: Addressee, sender: str, fresh: bytes) -> bytes:
 
 
 def _words(bound: bytes, text: bytes) -> bytes:
-    """What is signed. A digest, because Ed25519 reads what it signs twice, and texts are megabytes."""
+    """Return what is signed. A digest, because Ed25519 reads what it signs twice, and texts are megabytes."""
     return bound + hashlib.sha256(text).digest()

@@ -1,6 +1,6 @@
-"""A server that helps clients and coordinator: what it answers, and what it keeps on its disk between messages.
+"""A server that helps clients and coordinator: its answers, and what it keeps on its disk between messages.
 
-What a server remembers between messages, on its disk: a file for each exchange.
+Memory of a server between messages, on its disk: a file for each exchange.
 
 Clients keep little and few exchanges; a server of `two-server` keeps the keys of all rows, of every exchange that may
 be asked about again. So only the exchange that has changed is written, and only the one that is asked about is read.
@@ -8,11 +8,11 @@ be asked about again. So only the exchange that has changed is written, and only
 ====================  ==============================================================================================
 ``<exchange>.talk``   the exchange: terms, state, replies. Secret: it can hold one half of every row
 ``<exchange>.doubt``  there if it should be looked into (`fedassay.trust.question`), with the reason; it stays when the
-                      exchange is forgotten, until whoever runs the server deletes it
+                      exchange is forgotten, until the operator of the server deletes it
 ``lock``              held by the process that uses the folder
 ====================  ==============================================================================================
 
-**What is kept how long.** An exchange of which all is answered has no keys left, only its replies. One that can be
+**Retention.** An exchange of which all is answered has no keys left, only its replies. One that can be
 asked again (`Points`), or that was broken off, still holds one half of every row. `DAYS_KEPT` days after its last
 message any exchange is deleted, whenever the folder is next opened; a question about it is then refused. (That a file
 is deleted does not mean that the disk forgets it: use an encrypted one.)
@@ -61,14 +61,14 @@ class ServerStore(EndpointStore):
         self.folder = folder
         self.largest = largest
         self._doubted: dict[bytes, object] = {}
-        """What the exchanges on the disk have under `DOUBT`, of those that were read."""
+        """Entries under `DOUBT` of the exchanges on the disk, of those that were read."""
         self._lock = Lock(folder / "lock")
         for path in folder.glob("*.partial"):  # of a process that stopped while it wrote
             path.unlink()
         forget_old(folder)
 
     def find(self, exchange: bytes) -> Conversation | None:
-        """What was said in an exchange, from the disk if need be."""
+        """Return the conversation of an exchange, from the disk if need be."""
         path = self._path(exchange, _TALK)
         if exchange not in self.conversations and path.exists():
             talk = Conversation.from_message(wire.decode(path.read_bytes()))
@@ -88,7 +88,7 @@ class ServerStore(EndpointStore):
         return self.conversations[exchange]
 
     def doubts(self) -> list[str]:
-        """Why some exchanges should be asked about: those that nobody has deleted the mark of."""
+        """Return the reasons why some exchanges should be asked about: those whose mark was not deleted."""
         return [path.read_text(encoding="utf-8") for path in sorted(self.folder.glob(f"*{MARK}"))]
 
     def save_exchange(self, exchange: bytes) -> None:
@@ -121,7 +121,7 @@ class ServerStore(EndpointStore):
 def forget_old(folder: Path) -> None:
     """Delete all exchanges that have been silent for `DAYS_KEPT` days, and what a crash left half written then.
 
-    Without the lock it harms nobody, but a process that has such an exchange in its hands just then.
+    Without the lock it harms only a process that has such an exchange in its hands just then.
     """
     oldest = time.time() - DAYS_KEPT * 86_400
     for path in [*folder.glob(f"*{_TALK}"), *folder.glob("*.partial")]:

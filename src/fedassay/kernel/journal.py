@@ -22,7 +22,7 @@ from fedassay.protocol.files import Lock, sync_folder, unwritable
 from fedassay.protocol.vocabulary import Message
 
 EXCHANGED = ("begun", "continued", "heard", "released")
-"""The kinds of entries that the driver writes; whoever keeps the journal may write others beside them."""
+"""Kinds of entries that the driver writes; the keeper of the journal may add entries of other kinds."""
 
 
 class Journal(ABC):
@@ -53,18 +53,18 @@ class Journal(ABC):
         return next((entry for entry in among if all(entry.get(k) == v for k, v in wanted.items())), None)
 
     def exchanged(self) -> list[Message]:
-        """What was recorded about exchanges; nothing if nobody was asked yet."""
+        """Return what was recorded about exchanges; nothing if no client was asked yet."""
         return self.entries(*EXCHANGED)
 
     def openings(self) -> list[Message]:
-        """Who opened each total, where members had to (`Released.opening`): one for each exchange, in their order."""
+        """Return who opened each total, where members had to (`Released.opening`): one for each exchange, in order."""
         openings = (entry["values"][0]["opening"] for entry in self.entries("released"))
         return [opening for opening in openings if opening is not None]
 
     def answered(self, clients: int) -> int:
-        """How many of so many clients were never missing when they were asked; 0 if nobody was asked.
+        """Return how many of `clients` clients were never missing when they were asked; 0 if none was asked.
 
-        Those who were not drawn for a cohort are not missing. Where everybody was asked, only that counts.
+        Clients that were not drawn for a cohort are not missing. Where all were asked, only that counts.
         """
         drawn = {entry["key"]: len(entry["cohort"]) for entry in self.entries("begun") if entry["drawn"]}
         released = self.entries("released")
@@ -133,7 +133,7 @@ class FileJournal(Journal):
 
 
 def lock_of(path: Path) -> Path:
-    """The file whose lock says that somebody uses this journal."""
+    """Return the file whose lock shows that this journal is in use."""
     return path.with_name(path.name + ".lock")
 
 

@@ -1,7 +1,7 @@
-"""What a member of a committee remembers: private halves of its prekeys, its answers, and the sets that it has opened.
+"""Memory of a member of a committee: private halves of its prekeys, its answers, and the sets that it has opened.
 
 One answer for each session: all of this is in one SQLite file, and changes in one transaction. The file must not be in
-backups. Two files beside it show if it was put back, and then all its keys are void, since the original may have
+backups. Two files next to it show if it was put back, and then all its keys are void, since the original may have
 answered with them: no one can set when a file's inode last changed, so that a copy of the first has another time than
 the database recorded; and the second counts the answers, so that a database with fewer of them is an older one.
 """
@@ -24,7 +24,7 @@ from fedassay.protocol.files import write_atomically
 from fedassay.protocol.vocabulary import PartyKeys, Randomness
 
 MOST_KEPT = 1000
-"""One-time keys for one coordinator; there are never so many exchanges at once."""
+"""Largest number of one-time keys for one coordinator, above the number of exchanges at once."""
 
 DAYS_REPRINTED = 7
 """A card is given again for so long; then there is a new one."""

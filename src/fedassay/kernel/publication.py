@@ -79,7 +79,7 @@ def stated(privacy: Mapping[str, Any], profile: Disclosure | None) -> dict[str, 
 
 
 def warnings(profile: Disclosure | None) -> tuple[str, ...]:
-    """What a reader of the result must know."""
+    """Return the warnings that a reader of the result must see."""
     if profile is None:
         return ()
     return (

@@ -45,10 +45,10 @@ from fedassay.protocol.vocabulary import (
 )
 
 FEDERATION = "federation"
-"""What a coordinator's ledger calls the rows of all its clients, unless it is told otherwise."""
+"""Name of the rows of all clients in a coordinator's ledger, unless another is given."""
 
 _DRAWS = 1000
-"""So often a cohort is drawn before it is said that the rate is too small."""
+"""Number of times that a cohort is drawn before the rate is reported as too small."""
 
 DAYS_OPEN = 30
 """So long after an exchange has begun its members may be asked."""
@@ -59,7 +59,7 @@ Hear = Callable[[int, Sequence[str]], None]
 
 @dataclass(frozen=True, kw_only=True)
 class Errand:
-    """One exchange for a runtime to carry out."""
+    """Exchange for a runtime to carry out."""
 
     study: str
     trust: TrustModel
@@ -67,14 +67,14 @@ class Errand:
     randomness: Randomness = field(repr=False)
     hear: Hear = field(repr=False)
     heard: Callable[[int], frozenset[str] | None] = field(default=lambda leg: None, repr=False)
-    """Who was heard at a leg when this exchange was carried before; None if it was not, or did not come so far."""
+    """Clients heard at a leg when this exchange was carried before; None if it was not, or did not come so far."""
 
 
 class Runtime(Protocol):
     """Carries messages: in this process, by files, or on Flower."""
 
     simulated: bool
-    """Whether one process holds all rows, so that nothing is really protected."""
+    """True if one process holds all rows, so that nothing is really protected."""
     clients: Sequence[str]
     """The names of all clients."""
     helpers: Sequence[str]
@@ -96,8 +96,8 @@ class Job:
 
     Parameters
     ----------
-    name : what its result is found under; unlike that of other jobs.
-    label : what clients are told of who asks (`envelope.kind_of`); the name, if nothing is said.
+    name : name under which its result is found; unlike that of other jobs.
+    label : text that clients receive about the asker (`envelope.kind_of`); the name by default.
     after, informed : the job that must have ended before, and what makes the task from its result. Until then `task`
         stands for it: it asks for as much.
     """
@@ -138,7 +138,7 @@ class _Running:
 
     @property
     def queries(self) -> tuple[Query[Any], ...]:
-        """What is asked in this step, for the task's share of the budget and about its rows."""
+        """Queries of this step, for the task's share of the budget and about its rows."""
         step = self.step if isinstance(self.step, tuple) else (self.step,)
         return tuple(self.job.setting.asked(query) for query in step)
 
@@ -152,9 +152,9 @@ class Purse:
 
     spent: dict[Part, float] = field(default_factory=lambda: dict.fromkeys(ATOMS, 0.0))
     _kept: set[str] = field(default_factory=set)
-    """What servers keep and answer more points of, for nothing (`Points`)."""
+    """Keys that servers keep and answer more points of, at no cost (`Points`)."""
     _composed: dict[Part, tuple[float, float]] = field(default_factory=dict)
-    """How the shares of each atom add up: the sampling that counts, and the share of each release under it."""
+    """Composition of the shares of each atom: the sampling that counts, and the share of each release under it."""
 
     def spend(self, task: str, plans: Sequence[Plan]) -> None:
         """Count the shares of these queries of a task, or raise if they are too many."""
@@ -166,7 +166,7 @@ class Purse:
                     continue
                 self._kept.add(_kept(task, query))
             for atom in query.part.atoms:
-                # Beside a whole share there is nothing left, not even what rounding could explain.
+                # In addition to a whole share there is nothing left, not even what rounding could explain.
                 allowed = 1.0 if 1.0 in (query.share, self.spent[atom]) else 1 + 1e-9
                 self.spent[atom] += query.share
                 overspent = overspent or self.spent[atom] > allowed
@@ -323,7 +323,7 @@ class _Driver:
         return released
 
     def _released(self, exchange: Exchange, *, key: str, heard_as: str) -> list[Released[Any]]:
-        """What is recorded for this key, or what the runtime brings back, charged for before."""
+        """Return what is recorded for this key, or what the runtime brings back, charged for before."""
         plans, trust = exchange.plans, exchange.plans[0].setting.trust
         recorded = self.journal.find("released", key=key)
         charges = [
@@ -391,10 +391,10 @@ class _Driver:
         )
 
     def _whom(self, cohort: Cohort, trust: TrustModel, roster: int) -> Message:
-        """Who is asked, as the journal keeps it: nothing of this may be another when a run is taken up again.
+        """Choose who is asked, as the journal keeps it: none of this may change when a run is taken up again.
 
         Where members are needed, those who have offered no prekey cannot be among them. Unless members are named, every
-        client is one, so that such a client is not in the cohort either: it is missing from the beginning.
+        client is a member, so that such a client is not in the cohort either: it is missing from the beginning.
         """
         asked = self._asked(cohort, trust)
         found: Message = {"cohort": asked, "drawn": asked is not None, "prekeys": {}, "deadline": 0}
@@ -426,7 +426,7 @@ class _Driver:
         return None
 
     def _draw(self, size: int, trust: TrustModel) -> list[str]:
-        """So many clients, each set of them as probable as any other (up to ties of 64-bit words)."""
+        """Draw `size` clients, each set of them as probable as any other (up to ties of 64-bit words)."""
         names, least = self.runtime.clients, max(1, getattr(trust, "minimum_cohort", 1))
         if trust.private:
             raise UsageError(
@@ -463,7 +463,7 @@ class _Driver:
 
 
 def _kept(task: str, query: Points[Any]) -> str:
-    """What names the keys that servers hold: the same for all points of one summary."""
+    """Return the name of the keys that servers hold: the same for all points of one summary."""
     described = {"of": envelope.describe(query.of), "share": query.share, "part": str(query.part)}
     return f"kept/{task}/{query.cohort}/{hashlib.sha256(wire.encode(described)).hexdigest()}"
 

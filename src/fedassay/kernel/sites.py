@@ -74,7 +74,7 @@ VOCABULARY = Vocabulary(tasks=TASKS, trust_models=TRUST_MODELS, summaries=CATALO
 
 @dataclass(frozen=True, kw_only=True)
 class SiteFile:
-    """What a site's file says, checked."""
+    """Content of a site's file, checked."""
 
     name: str
     dataset: str
@@ -128,7 +128,7 @@ class SiteFile:
 
     @property
     def budget(self) -> Budget | None:
-        """What may be spent on this data set in total; None if the policy names no total, or is not understood."""
+        """Total budget of this data set; None if the policy names no total, or is not understood."""
         try:
             return self.policy.now().total
         except PolicyRefusal:
@@ -157,7 +157,7 @@ class SiteFile:
                 federation = load(self.data, columns=self.columns, empty_is_fine=True)
             except UsageError as error:  # that a file is not there is not the asker's fault
                 raise DataError(str(error)) from error
-            raise_first(list(federation.not_read))  # a release has nobody to warn of missing rows
+            raise_first(list(federation.not_read))  # in a release missing rows are an error, not a warning
             return federation.pooled()
 
         # Which rows are held out depends on the site's name, too: another one is another split of the same rows.
@@ -179,14 +179,14 @@ class SiteFile:
             holdings=holdings,
             records=DatabaseRecords(self.ledger),
             prekeys=prekeys.copied() if rehearsal else prekeys,
-            # Among peers the coordinator is nobody: with it, two clients would pass for three.
+            # Among peers the coordinator does not count: with it, two clients would pass for three.
             credentials=self.credentials.among(set(self.credentials.roster) - {COORDINATOR}),
         )
         return Client(site, store=store)
 
 
 def prekeys_of(key: Path) -> Path:
-    """Where a party keeps its prekeys: beside its private key, under the same name."""
+    """Return the file of a party's prekeys: next to its private key, under the same name."""
     return key.with_suffix(".prekeys")
 
 
@@ -268,13 +268,13 @@ def _policy(path: Path, entry: object, folder: Path) -> Policy:
 
 
 def _stamp(data: Path | Database, columns: dict[str, str], name: str) -> str | None:
-    """What changes when the files do, without reading them; None for a database, which says nothing of the kind."""
+    """Return a text that changes when the files do, without reading them; None for a database, which has none."""
     if isinstance(data, Database):
         return None
     try:
         facts = [(str(file), *(_facts(file.stat()))) for file in files_with_rows(data)]
     except OSError:
-        return None  # whoever reads the rows will say what is wrong
+        return None  # the reader of the rows will report what is wrong
     return hashlib.sha256(json.dumps([facts, sorted(columns.items()), name]).encode()).hexdigest()
 
 
@@ -283,7 +283,7 @@ def _facts(found: os.stat_result) -> tuple[int, ...]:
 
 
 def _known(path: Path, stamp: str | None, take: Callable[[], Holdings]) -> Holdings:
-    """What was counted when the files had this stamp, or counted now and kept."""
+    """Return what was counted when the files had this stamp; otherwise count now and keep the result."""
     try:
         kept = json.loads(path.read_bytes())
         if stamp is not None and kept.pop("stamp") == stamp:

@@ -23,7 +23,7 @@ from fedassay.tasks.card import rows_of
 
 @dataclass(frozen=True, kw_only=True)
 class Proposal:
-    """What a study asks, under which name and terms."""
+    """Tasks of a study, with its name and terms."""
 
     name: str
     agenda: Agenda
@@ -32,7 +32,7 @@ class Proposal:
     protection: Protection
 
     def setting(self, clients: int) -> Setting:
-        """The setting of the whole study; 0 clients where nobody knows yet how many there are."""
+        """Return the setting of the whole study; 0 clients where their number is not known yet."""
         return Setting(trust=self.trust, protection=self.protection, budget=self.budget, clients=clients)
 
 
@@ -76,7 +76,7 @@ def release(
 
     Parameters
     ----------
-    name : of the study, as sites are told.
+    name : name of the study that sites receive.
     ledger, dataset : where the coordinator records what is spent, and what it calls the rows.
     journal : the same one whenever the study goes on.
     seconds : from the first message to the last, as far as that is known; called when all are answered.

@@ -1,4 +1,4 @@
-"""What a runtime that simulates clients is given, and what it tells besides what `run` needs."""
+"""Clients that a runtime simulates, and what it reports in addition to what `run` needs."""
 
 from __future__ import annotations
 
@@ -42,12 +42,12 @@ class SimulatedFederation:
     Parameters
     ----------
     rows : of all clients.
-    randomness : where all randomness comes from; seeded if the simulation is to be repeatable.
+    randomness : source of all randomness; seeded if the simulation is to be repeatable.
     split_key, holdout : which units, and what share of them, are held out.
-    helpers : how many servers besides the coordinator's own there must be.
-    single : whether clients are asked one by one, so that their own messages have to pass.
+    helpers : number of servers that there must be in addition to the coordinator's own.
+    single : True if clients are asked one by one, so that their own messages have to pass.
     policy : what every client allows; everything if it is None.
-    asker : the public key that clients take for that of whoever asks.
+    asker : the public key that clients take for that of the asker.
     progress : called while clients are asked.
     """
 
@@ -107,4 +107,4 @@ class SimulatedRuntime(Runtime, Protocol):
 
     @property
     def reasons(self) -> Mapping[str, str]:
-        """Why clients that refused did so, where that is known."""
+        """Reasons of clients that refused, where they are known."""

@@ -58,7 +58,7 @@ class FileCoordinator:
     roster : the file with the sites' names and public keys; None if the study was announced before.
     say, again : tells the person at the terminal, and the command that goes on.
     close : go on without the sites that have not answered the open pass.
-    profile : what was said in this call: a study keeps the one that it began with.
+    profile : the profile given in this call: a study keeps the one that it began with.
     before : called with the number of sites before anything is announced; it may refuse.
     name : what the announced study must be called; None for any.
     """
@@ -228,7 +228,7 @@ def require_folder(drop: Path) -> None:
 
 
 def _how_to_go_on(runtime: FileDropRuntime) -> str:
-    """What to do when too few have answered: the pass is still open."""
+    """Describe what to do when too few have answered: the pass is still open."""
     refused = [f"{name} ({code})" for name, code in sorted(runtime.refusals.items())]
     who = f"Refused: {', '.join(refused)}. " if refused else ""
     return (
@@ -238,7 +238,7 @@ def _how_to_go_on(runtime: FileDropRuntime) -> str:
 
 
 def _first_time(journal: FileJournal, kind: str) -> float:
-    """When this was first noted: now, or in an earlier call."""
+    """Return the time at which this was first noted: now, or in an earlier call."""
     noted = journal.find(kind)
     if noted is None:
         noted = {"kind": kind, "time": time.time()}

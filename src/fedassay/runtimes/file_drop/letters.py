@@ -1,4 +1,4 @@
-"""The signed file: a wire message, whom it is from and for, and a signature that is checked before parsing.
+"""The signed file: a wire message, its sender and recipient, and a signature that is checked before parsing.
 
 ::
 
@@ -7,7 +7,7 @@
     64 bytes   Ed25519 signature over the rest, with its purpose (`Identity.sign`)
     the rest   wire message {study, sender, recipient, kind, number, body}
 
-Nobody's bytes are parsed before the signature of whoever should have sent them has been found good.
+No bytes are parsed before the signature of their expected sender has been found good.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from fedassay.protocol.files import Lock, sync_folder
 MAGIC = b"FEDASSAY"
 VERSION = 1
 PURPOSE = "file drop 1"
-"""What the signature is for: a signature on anything else is worth nothing here, and the other way round."""
+"""Purpose of the signature: a signature on anything else is worth nothing here, and the other way round."""
 
 _SIGNATURE = len(MAGIC) + 2
 _MESSAGE = _SIGNATURE + 64
@@ -42,7 +42,7 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 
 class LetterKind(StrEnum):
-    """What a letter is."""
+    """Kind of a letter."""
 
     ANNOUNCEMENT = "announcement"
     REQUEST = "request"
@@ -52,7 +52,7 @@ class LetterKind(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class Letter:
-    """What a signed file says. `number` counts the passes of a study from 1; an announcement has 0.
+    """Content of a signed file. `number` counts the passes of a study from 1; an announcement has 0.
 
     Examples
     --------
@@ -166,7 +166,7 @@ def _checked(data: bytes, *, where: str, sender: str, believed: Mapping[str, byt
     if sender not in believed:
         raise ProtocolError(f"{where}: there is no public key of {sender} in the roster; add it first.")
     if not verifies(believed[sender], PURPOSE, message, signature):
-        # Only to say it better: whoever else signed it, it is refused.
+        # Only for a better message: another signature is refused in any case.
         other = next((n for n, key in believed.items() if verifies(key, PURPOSE, message, signature)), None)
         if other is not None:
             raise ProtocolError(f"{where}: is signed by {other}, expected {sender}; it is refused.")
@@ -184,12 +184,12 @@ ANNOUNCEMENT = f"study{SUFFIX}"
 
 
 def request_path(drop: Path, site: str, number: int) -> Path:
-    """Where the coordinator puts letter `number` for a site."""
+    """Return the path at which the coordinator puts letter `number` for a site."""
     return drop / f"to-{site}" / f"{number}{SUFFIX}"
 
 
 def reply_path(drop: Path, site: str, number: int) -> Path:
-    """Where a site puts its reply to letter `number`."""
+    """Return the path at which a site puts its reply to letter `number`."""
     return drop / f"from-{site}" / f"{number}{SUFFIX}"
 
 
@@ -257,7 +257,7 @@ def put(path: Path, data: bytes, *, private: bool = False) -> bool:
             os.fsync(file.fileno())
         _move(partial, path)
     except FileExistsError:
-        return not _same(path, data)  # somebody was faster
+        return not _same(path, data)  # another process was faster
     except OSError as error:
         raise UsageError(f"{path}: cannot be written ({error.strerror}); free it and run again.") from error
     finally:

@@ -80,7 +80,7 @@ class Participant:
             )
 
     def asked(self) -> CheckedRequest | Over | None:
-        """What the drop asks of this site now, or None if it asks nothing."""
+        """Return what the drop asks of this site now, or None if it asks nothing."""
         found, number = self._announced(), letters.latest(self.drop, self.name)
         if found is None or number is None:
             return None
@@ -185,7 +185,7 @@ class Participant:
 
 
 def announcement_fingerprint(announcement: Announcement) -> str:
-    """What two people compare to be sure that they see the same announcement."""
+    """Return the text that two people compare to be sure that they see the same announcement."""
     return fingerprint(hashlib.sha256(announcement.encode()).digest())
 
 

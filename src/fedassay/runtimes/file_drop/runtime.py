@@ -71,7 +71,7 @@ class FileDropRuntime(MessagingRuntime):
         self._number = 0
         self._arrived: list[str] = []
         self._left_out: list[str] = []
-        """Who was asked in the pass that was closed last, and has not answered properly."""
+        """Sites that were asked in the pass that was closed last, and have not answered properly."""
 
     @property
     def rounds(self) -> int:

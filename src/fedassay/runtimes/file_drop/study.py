@@ -184,7 +184,7 @@ def read_announcement(
 
 _CARDS = "cards"
 _DROP = "drop"
-"""In the coordinator's own folder: where the study was announced."""
+"""File in the coordinator's own folder that records where the study was announced."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -276,7 +276,7 @@ class FileDropStudy:
                 f"{home}: does not hold the state of the study {announcement.study}; expected the folder "
                 "that was used when the study began (--state)."
             )
-        # Whoever can write to the folder could put the announcement of an older, finished study there.
+        # A party that can write to the folder could put the announcement of an older, finished study there.
         begun_in = (letters.read(home / _DROP) or b"").decode()
         if begun_in != str(drop.resolve()):
             raise ProtocolError(

@@ -128,7 +128,7 @@ def app_of(read: _Read) -> ClientApp:
 
 
 def _handler(read: _Read, reply: _Reply) -> Handler:
-    """What Flower calls: check the coordinator's signature, let `reply` make the reply, sign it."""
+    """Return the handler that Flower calls: check the coordinator's signature, let `reply` make the reply, sign it."""
 
     def handle(message: Message, context: Context) -> Message:
         try:

@@ -1,6 +1,6 @@
 """The coordinator's own file: its key, its folder, its budget, and the public keys of all sites.
 
-Which file it is says the environment of the SuperLink's machine (`FEDASSAY_COORDINATOR`), and nobody else.
+Only the environment of the SuperLink's machine (`FEDASSAY_COORDINATOR`) determines which file it is.
 
 ```toml
 key = "coordinator.key"      # made by `fedassay keys`; paths are relative to this file
@@ -41,7 +41,7 @@ _KNOWN = {"key", "state", "ledger", "helpers", "budget", "disclosure", "roster"}
 
 @dataclass(frozen=True, kw_only=True)
 class CoordinatorFile:
-    """What a coordinator's file says, checked."""
+    """Content of a coordinator's file, checked."""
 
     clients: tuple[str, ...]
     helpers: tuple[str, ...]

@@ -1,10 +1,10 @@
 """Messages out, replies back: each reply is matched to its request by the request's id, and counted once.
 
-Our bytes inside a Flower message, signed by whoever has a key.
+Our bytes inside a Flower message, signed by the holder of a key.
 
 A request is signed by the coordinator; it names its study, exchange, leg and recipient, so a copy is worth
 nothing elsewhere. A reply is signed together with the digest of the request that it answers, so an old reply
-does not pass for a new one. In a simulation nobody has keys and nothing is signed.
+does not pass for a new one. In a simulation there are no keys and nothing is signed.
 """
 
 from __future__ import annotations
@@ -177,7 +177,7 @@ class Post:
         return out
 
     def look(self, out: Out) -> Iterator[tuple[str, NodeLetter, Frame | None]]:
-        """What has arrived by now for letters that are out, which are then taken from `out`.
+        """Yield what has arrived by now for letters that are out, which are then taken from `out`.
 
         A frame of None stands for something that is not a reply: an error of Flower's, or nonsense.
         """

@@ -25,10 +25,10 @@ LARGEST_HELLO = 4096
 
 
 def answer_hello(body: bytes, *, name: str, node: int, prekeys: Sequence[bytes] = ()) -> bytes:
-    """A node's answer to "who are you": its name, the node id under which Flower knows it, and prekeys.
+    """Return a node's answer to "who are you": its name, the node id under which Flower knows it, and prekeys.
 
     The node id is signed with the name, so that the answer is worth nothing to a node that had it made by
-    somebody else.
+    another party.
     """
     nonce = wire.decode(body, largest=1024).get("nonce")
     if not isinstance(nonce, bytes) or len(nonce) != NONCE_BYTES:
@@ -51,7 +51,7 @@ class Directory:
     ----------
     wait : seconds to wait for sites that are not connected yet; those that do not come count as dropouts.
     timeout : seconds that a site has for one leg before it counts as a dropout, and beyond `wait` for nodes that are
-        connected and have not said yet who they are.
+        connected and have not identified themselves yet.
     """
 
     post: Post
@@ -61,10 +61,10 @@ class Directory:
     timeout: float = LEG_TIMEOUT
     nodes: dict[str, int] = field(default_factory=dict)
     prekeys: dict[str, tuple[bytes, ...]] = field(default_factory=dict)
-    """What the sites have offered with their answers."""
+    """Prekeys that the sites have offered with their answers."""
 
     def find(self) -> dict[str, int]:
-        """Name to node id of everyone who could be found; whoever has been found is not looked for again."""
+        """Return name to node id of every party found; a party that has been found is not looked for again."""
         deadline = time.monotonic() + self.wait
         out: Out = {}
         settled: set[int] = set()
@@ -178,9 +178,9 @@ class FlowerRuntime(MessagingRuntime):
         return None if self._truncated is None else self._truncated()
 
     def connect(self) -> Mapping[str, int]:
-        """Name to node id of everyone who is there; looked for once.
+        """Return name to node id of every party that is there; looked for once.
 
-        That nobody is there at all is an error, not a dropout of all, which would end the run for good.
+        A run with no connected site is an error, not a dropout of all, which would end the run for good.
         """
         if self._nodes is None:
             found = self._directory.find()
@@ -192,7 +192,7 @@ class FlowerRuntime(MessagingRuntime):
         return self._nodes
 
     def prekeys(self, names: Sequence[str]) -> Mapping[str, bytes]:
-        """See `MessagingRuntime`: what sites offered when they said who they are, and with their replies."""
+        """See `MessagingRuntime`: what sites offered when they identified themselves, and with their replies."""
         if names:
             self.connect()
         found = super().prekeys(names)

@@ -50,7 +50,7 @@ from fedassay.runtimes.simulated import SERVERS, Progress, SimulatedFederation, 
 
 @dataclass(frozen=True, kw_only=True)
 class Spool:
-    """Where the rows of each client begin and end, in the columns of a folder."""
+    """Places of each client's rows, from first to last, in the columns of a folder."""
 
     folder: Path
     places: Mapping[str, tuple[int, int]] = field(repr=False)
@@ -92,7 +92,7 @@ class Spool:
         )
 
     def note(self, client: str) -> Path:
-        """Where a client notes how many rows it left out."""
+        """Return the file in which a client notes how many rows it left out."""
         return self.folder / f"{self.places[client][0]}-{self.places[client][1]}.truncated"
 
     def noted(self) -> int:
@@ -113,7 +113,7 @@ _Source = SecureRandomness | SimulatedRandomness
 
 @dataclass(frozen=True, kw_only=True)
 class Cast:
-    """Who takes part in a simulation. It is sent to the Ray processes, so it must be small.
+    """Participants of a simulation. It is sent to the Ray processes, so it must be small.
 
     `endpoint(name, request)` makes the party of this name that is to answer this request; what it
     remembers from earlier requests is put into its store afterwards. `local` is a helper in the driving process.
@@ -217,7 +217,7 @@ class _Flower:
     """Flower's simulation in a thread of its own, so that it can be driven from outside.
 
     Flower calls a ServerApp, which must not return before the run is over. This one hands out the grid, over which
-    messages go, and waits until it is told that nobody needs it any more.
+    messages go, and waits until it is signalled that it is not needed any more.
     """
 
     def __init__(self, cast: Cast) -> None:
@@ -244,7 +244,7 @@ class _Flower:
         nodes = len(self._cast.names)
         try:
             run_simulation(app, client_app(self._cast), num_supernodes=nodes, backend_config=_backend())
-        except BaseException as error:  # it belongs to whoever drives this
+        except BaseException as error:  # it belongs to the driver
             self._failure = error
         finally:
             self._over.set()
@@ -269,7 +269,7 @@ class _Flower:
         return grid
 
     def require(self) -> None:
-        """Raise if Flower has ended by itself: nobody will answer any more."""
+        """Raise if Flower has ended by itself: no client will answer any more."""
         if self._over.is_set():
             raise self._broken_off() from self._failure
 
@@ -361,7 +361,7 @@ def _backend() -> dict[str, Any]:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Flower reports every step to standard error; here the caller decides what is said."""
+    """Silence Flower, which reports every step to standard error; here the caller decides what is reported."""
     logger = logging.getLogger("flwr")
     level = logger.level
     logger.setLevel(logging.ERROR)

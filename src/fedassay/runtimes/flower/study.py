@@ -1,4 +1,4 @@
-"""What is asked in a deployment, as plain values that fit into Flower's run configuration."""
+"""Content of a study in a deployment, as plain values that fit into Flower's run configuration."""
 
 from __future__ import annotations
 

@@ -42,7 +42,7 @@ COMPONENTS = {
 
 
 def write_app(folder: Path, *, components: dict[str, str] | None = None) -> Path:
-    """Write the app. It names no file of any machine: whoever submits it could change what it names."""
+    """Write the app. It names no file of any machine: the submitter could change what it names."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -50,7 +50,7 @@ def write_app(folder: Path, *, components: dict[str, str] | None = None) -> Path
     path = folder / "pyproject.toml"
     if path.exists() and "fedassay" not in path.read_text(encoding="utf-8"):
         raise UsageError(f"{path}: exists and is not an app of fedassay; give another folder.")
-    # Who names another trust model must not inherit the parameters of this one.
+    # A user who names another trust model must not inherit the parameters of this one.
     config = FlowerStudy(name="study").to_config() | {"privacy-parameters": "{}"}
     lines = [
         "# Written by `fedassay flower app`. fedassay must be installed on the SuperLink's machine,",
@@ -172,7 +172,7 @@ _KEPT_LINES = 12
 
 @dataclass(frozen=True, kw_only=True)
 class Connection:
-    """How to reach the SuperLink: an address with its root certificate, or a name in Flower's own settings."""
+    """Connection to the SuperLink: an address with its root certificate, or a name in Flower's own settings."""
 
     address: str | None = None
     root_certificates: Path | None = None
@@ -244,7 +244,7 @@ def submit(
 
 @contextmanager
 def _running(app: Path, study: FlowerStudy, connection: Connection) -> Iterator[Iterator[str]]:
-    """The lines of `flwr run --stream`; the command is ended when nobody reads on."""
+    """Run `flwr run --stream` and yield its lines; the command is ended when they are no longer read."""
     with tempfile.TemporaryDirectory(prefix="fedassay-") as name:
         folder = Path(name)
         overrides = folder / "run-config.toml"

@@ -37,7 +37,7 @@ class InProcess(SimulationParameters):
         return self.mode != "aggregate"
 
     def passes_messages(self, clients: int, *, policy: bool) -> bool:
-        """In mode "auto" only of few clients, or to try a policy."""
+        """Return whether messages are passed: in mode "auto" only of few clients, or to try a policy."""
         return self.mode == "faithful" or (self.mode == "auto" and (clients <= LARGEST_FAITHFUL or policy))
 
     def require(self, queries: Iterable[Query[Any]]) -> None:

@@ -73,7 +73,7 @@ class Aggregate:
         """None: no message passes."""
 
     def renewed(self, prekeys: Mapping[str, bytes]) -> Mapping[str, bytes]:
-        """The same: there are none."""
+        """Return the prekeys unchanged: there are none."""
         return prekeys
 
     def carry(self, errand: Errand) -> tuple[Released[Any], ...]:
@@ -110,7 +110,7 @@ class Aggregate:
         return total, left_out
 
     def _sum_of_each(self, plan: Plan, exchange: Exchange, task: str) -> tuple[Vector, int]:
-        """What clients measure one by one, added up; what each remembers is kept, as clients do."""
+        """Add up what clients measure one by one; what each remembers is kept, as clients do."""
         of, measured = plan.query.of, plan.measured
         total, left_out = np.zeros(measured.length, dtype=np.int64), 0
         for name in exchange.cohort:
@@ -144,9 +144,9 @@ def require_sum(query: Query[Any]) -> None:
 
 
 class Faithful(MessagingRuntime):
-    """Every client computes its own message; `drops(client, leg)` says who is lost at which leg.
+    """Runtime in which every client computes its own message; `drops(client, leg)` gives who is lost at which leg.
 
-    `asker` is the public key that clients are to believe has signed the requests: nobody signs in a simulation.
+    `asker` is the public key that clients take for the signer of the requests: a simulation has no signatures.
     """
 
     name = "in-process"
@@ -177,7 +177,7 @@ class Faithful(MessagingRuntime):
 
     @property
     def reasons(self) -> dict[str, str]:
-        """Why the clients that refused did so, which only they know outside of a simulation."""
+        """Reasons of the clients that refused, which only they know outside of a simulation."""
         return {name: self._reasons[name] for name in self.refusals if name in self._reasons}
 
     def ask(self, to: Party, requests: Mapping[str, bytes], leg: int) -> Iterator[tuple[str, bytes]]:

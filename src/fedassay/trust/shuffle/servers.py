@@ -4,7 +4,7 @@ The driver of this half keeps the state, which is on the disk before the reply l
 messages are shuffled once, whatever crashes. `step` in the state is what comes next:
 
 ==============  ===========  ======================================  ================================================
-step            whose        is told                                 replies
+step            whose        receives                                replies
 ==============  ===========  ======================================  ================================================
 ``hello``       both         who the two servers are                 a public key for this exchange, signed
 ``envelopes``   shuffler's   both keys; what clients have sealed     after the last: the letters for each query, in

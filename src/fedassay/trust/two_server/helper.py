@@ -4,7 +4,7 @@ The driver of this half keeps the state, which is on the disk before the reply l
 noise is drawn once, whatever crashes. `step` in the state is what comes next:
 
 ==============  ======================================  =============================================================
-step            is told                                 replies
+step            receives                                replies
 ==============  ======================================  =============================================================
 ``hello``       who the two servers are                 a public key for this exchange, signed
 ``deposits``    both keys; what clients have sealed     after the last: which clients' texts were good, and the

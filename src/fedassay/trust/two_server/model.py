@@ -89,9 +89,9 @@ class TwoServer(TrustModel):
     """Rows as pairs of comparison keys, one key to each of two servers; each server adds full noise of its own.
 
     Guarantee: what is published, together with all that *one* of the two servers sees, is (epsilon, delta)-
-    differentially private for the stated unit and neighbours, for all queries of a task together, regardless of who the other
-    clients are. To anyone who holds neither server, or one, a client's messages are computationally independent of its
-    rows (128 bits). A client counts each of its rows exactly once, or is left out (up to a probability of 2^-58).
+    differentially private for the stated unit and neighbours, for all queries of a task together, regardless of
+    the other clients. To a holder of neither server, or of one, a client's messages are computationally independent of
+    its rows (128 bits). A client counts each of its rows exactly once, or is left out (up to a probability of 2^-58).
 
     Assumption: the two servers do not collude, and clients know their keys. Both follow the protocol: one that does not
     can make the result wrong, and can test guesses about rows, however little epsilon is spent. With an exchange the
