@@ -50,7 +50,7 @@ def check_bits(bits: int) -> None:
 
 
 def key_bytes(bits: int) -> int:
-    """The length of one key.
+    """Return the length of one key.
 
     Examples
     --------
@@ -156,7 +156,7 @@ numbers in range.
 
 
 def well_formed(data: Bytes, *, party: int, bits: int) -> NDArray[np.bool_]:
-    """Which rows are keys of this version for this party and domain, with reduced field elements.
+    """Return which rows are keys of this version for this party and domain, with reduced field elements.
 
     Raises `ProtocolError` if the rows do not have the length of such keys.
     """
@@ -183,13 +183,13 @@ def _header(*, party: int, bits: int) -> bytes:
 
 
 def _words(data: Bytes) -> Words:
-    """Rows of bytes as little-endian words; copied only if they do not lie on word boundaries."""
+    """Return rows of bytes as little-endian words; copied only if they do not lie on word boundaries."""
     rows = np.ascontiguousarray(data)
     return (rows.copy() if rows.ctypes.data % 8 else rows).view("<u8")
 
 
 def _levels_of_seeds(words: Words, bits: int) -> NDArray[np.complex128]:
-    """The seeds' correction words of rows, both halves as one element: numpy moves such pairs in one piece."""
+    """View the seeds' correction words of rows, both halves as one element: numpy moves such pairs in one piece."""
     row = words.strides[0]
     at = 8 * _LEVELS
     return np.ndarray((len(words), bits), np.complex128, words, at, (row, 8 * _PER_LEVEL))

@@ -64,7 +64,7 @@ class Purpose(IntEnum):
 
 
 def fixed_key(purpose: Purpose) -> bytes:
-    """The AES-128 key of a purpose: nothing up our sleeve but a hash of its name.
+    """Return the AES-128 key of a purpose: nothing up our sleeve but a hash of its name.
 
     Examples
     --------
@@ -76,7 +76,7 @@ def fixed_key(purpose: Purpose) -> bytes:
 
 
 def room(*shape: int) -> Words:
-    """An array for blocks, with the room for one more behind it that the cipher library insists on."""
+    """Return an array for blocks, with the room for one more behind it that the cipher library insists on."""
     return np.empty(prod(shape) + 2, "<u8")[:-2].reshape(shape)
 
 
@@ -96,7 +96,7 @@ class Generator:
         return out
 
     def encrypt(self, purpose: Purpose, seeds: Words, *, out: Words) -> Words:
-        """AES alone, for callers that xor the seeds to it together with something else. Never use it without."""
+        """Apply AES alone, for callers that xor the seeds to it together with something else. Never use it without."""
         assert isinstance(out.base, np.ndarray)
         if seeds.size:
             self._ciphers[purpose].update_into(seeds.data.cast("B"), out.base.data.cast("B"))
@@ -146,7 +146,7 @@ class ComparisonPath:
         keys.leaf[rows] = self._correction()
 
     def _values(self, word: Words) -> None:
-        """The word for values and control bits, from both parties' blocks: left in column 0, right in column 1."""
+        """Write the word for values and control bits, from both parties' blocks: left in column 0, right in 1."""
         v, pair, right, spare = self._blocks, self._pair, self._right, self._spare
         self._generator.expand(Purpose.VALUES, self._s, out=v)
         np.bitwise_xor(v[1, :, 0], v[1, :, 1], out=self._t)
@@ -177,7 +177,7 @@ class ComparisonPath:
         self._owed += self._keep
 
     def _correction(self) -> Elements:
-        """(−1)^t₁ owed, reduced, for `owed` of at most 8p: flipping all bits of a word gives 8p + 7 − word."""
+        """Compute (−1)^t₁ owed, reduced, for `owed` of at most 8p: flipping all bits of a word gives 8p + 7 − word."""
         total, spare = self._owed, self._spare
         total ^= self._t1
         np.bitwise_and(self._t1, _SEVEN, out=spare)
@@ -186,7 +186,7 @@ class ComparisonPath:
         return total
 
     def _seeds(self, word: Words) -> None:
-        """The word for seeds, the xor of both parties' lost children; and the step to the children on the way."""
+        """Write the word for seeds, the xor of both parties' lost children; and step to the children on the way."""
         s, left, difference, mask = self._s, self._blocks, self._others, self._pair
         self._generator.encrypt(Purpose.LEFT_SEED, s, out=left)
         self._generator.encrypt(Purpose.RIGHT_SEED, s, out=difference)
@@ -243,7 +243,7 @@ class TreeRoute:
 
     @classmethod
     def to(cls, points: PathPoints, *, bits: int) -> TreeRoute:
-        """The route to these points (at least one), in any order; a point may come twice."""
+        """Find the route to these points (at least one), in any order; a point may come twice."""
         prefixes, places = np.unique(points, return_inverse=True)
         levels = []
         for _ in range(bits):
@@ -260,7 +260,7 @@ class TreeRoute:
 
 
 def _among(children: PathPoints, wanted: PathPoints) -> Index:
-    """Which of the children are wanted; all and none are slices, which spare a copy."""
+    """Return which of the children are wanted; all and none are slices, which spare a copy."""
     if len(wanted) == 2 * len(children):
         return _ALL
     chosen = np.flatnonzero(np.isin(children, wanted))
@@ -276,7 +276,7 @@ class Walker:
         self._narrow = np.empty((6, route.width * at_once), np.uint64)
 
     def __call__(self, rows: slice) -> Elements:
-        """The shares of these keys (`at_once` of them at most): a row for each point, a column for each key.
+        """Compute the shares of these keys (`at_once` of them at most): a row for each point, a column for each key.
 
         Numbers of at most p are added to `value`, which is folded at every third level: after that it is at most
         p + 7, and seven more fit into a word (8p + 7).

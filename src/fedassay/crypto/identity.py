@@ -41,17 +41,17 @@ class Identity:
 
     @classmethod
     def of(cls, private: Secret) -> Identity:
-        """The identity that belongs to a private key of 32 bytes."""
+        """Return the identity that belongs to a private key of 32 bytes."""
         key = Ed25519PrivateKey.from_private_bytes(private.data)
         return cls(private=private, public=key.public_key().public_bytes_raw())
 
     @classmethod
     def draw(cls, randomness: Randomness) -> Identity:
-        """A fresh identity."""
+        """Draw a fresh identity."""
         return cls.of(Secret(randomness.bytes(KEY_BYTES)))
 
     def sign(self, purpose: str, data: bytes) -> bytes:
-        """A signature on `data` that is worth nothing for any other purpose."""
+        """Sign `data`; the signature is worth nothing for any other purpose."""
         key = Ed25519PrivateKey.from_private_bytes(self.private.data)
         return key.sign(context("fedassay signature", purpose, data))
 
@@ -104,7 +104,7 @@ def verifies(public: bytes, purpose: str, data: bytes, signature: object) -> boo
 
 
 def fingerprint(public: bytes) -> str:
-    """A public key as eight groups that two people can compare by telephone.
+    """Return a public key as eight groups that two people can compare by telephone.
 
     Examples
     --------
@@ -116,12 +116,12 @@ def fingerprint(public: bytes) -> str:
 
 
 def key_to_text(public: bytes) -> str:
-    """A public key as it stands in a roster."""
+    """Return a public key as it stands in a roster."""
     return base64.b64encode(public).decode()
 
 
 def key_from_text(text: object, *, whose: str) -> bytes:
-    """The public key on a roster card (what follows it, a prekey, is left alone); `UsageError` if there is none."""
+    """Read the public key on a roster card (a prekey after it is left alone); `UsageError` if there is none."""
     try:
         public = base64.b64decode(str(text).partition(" ")[0], validate=True)
         Ed25519PublicKey.from_public_bytes(public)

@@ -54,7 +54,7 @@ def context(purpose: str, *parts: str | bytes | int) -> bytes:
 
 
 def derive(secret: Secret, *, salt: bytes, info: bytes, length: int = KEY_BYTES) -> Secret:
-    """A key of `length` bytes for one purpose (HKDF-SHA256, RFC 5869)."""
+    """Derive a key of `length` bytes for one purpose (HKDF-SHA256, RFC 5869)."""
     return Secret(HKDF(algorithm=SHA256(), length=length, salt=salt, info=info).derive(secret.data))
 
 
@@ -68,17 +68,17 @@ class KeyPair:
 
     @classmethod
     def of(cls, private: Secret) -> KeyPair:
-        """The pair that belongs to a private key; every string of 32 bytes is one."""
+        """Return the pair that belongs to a private key; every string of 32 bytes is one."""
         loaded = X25519PrivateKey.from_private_bytes(private.data)
         return cls(private=private, public=loaded.public_key().public_bytes_raw(), _loaded=loaded)
 
     @classmethod
     def draw(cls, randomness: Randomness) -> KeyPair:
-        """A fresh pair."""
+        """Draw a fresh pair."""
         return cls.of(Secret(randomness.bytes(KEY_BYTES)))
 
     def agree(self, public: bytes, *, salt: bytes, info: bytes, length: int = KEY_BYTES) -> Secret:
-        """The key that only the holders of the two private keys can compute.
+        """Return the key that only the holders of the two private keys can compute.
 
         Raises `ProtocolError` for a public key that is not one, or of small order: such a key would make
         the agreed secret known to everybody.
@@ -141,7 +141,7 @@ def unseal_from(own: KeyPair, public: bytes, sealed: bytes, *, salt: bytes, word
 
 
 def unseal(key: Secret, sealed: bytes, *, associated: bytes) -> Secret | None:
-    """The text, or None if it was not sealed with this key for this `associated`, or was changed since."""
+    """Return the text, or None if it was not sealed with this key for this `associated`, or was changed since."""
     if len(sealed) < SEAL_OVERHEAD:
         return None
     nonce, text = sealed[:NONCE_BYTES], sealed[NONCE_BYTES:]

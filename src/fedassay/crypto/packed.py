@@ -60,11 +60,11 @@ class Packing:
         return self.members - self.threshold
 
     def columns(self, length: int) -> int:
-        """The columns of a vector: what a pad, a share and an answer have elements."""
+        """Return the number of columns of a vector: that of the elements of a pad, a share and an answer."""
         return -(-length // self.packed)
 
     def rows(self, vector: NDArray[np.int64]) -> NDArray[np.int64]:
-        """The vector cut into columns of l entries, the last ones filled up with zeros."""
+        """Cut the vector into columns of l entries, the last ones filled up with zeros."""
         zeros = np.zeros(self.packed * self.columns(len(vector)) - len(vector), np.int64)
         return (np.concatenate([vector, zeros]) if len(zeros) else vector).reshape(self.packed, -1)
 
@@ -90,11 +90,11 @@ class Packing:
         return found
 
     def share(self, place: int, pads: Elements, corrections: Elements) -> Elements:
-        """The share of the member at this place from 0, from (the sum of) its pads and (that of) all corrections."""
+        """Return the share of the member at this place (from 0), from (the sum of) its pads and all corrections."""
         return pads if place < self.threshold else field61.add(pads, corrections[place - self.threshold])
 
     def open(self, shares: Mapping[int, Elements]) -> Elements:
-        """The entries, one row for each place in a column, from the shares of any r members, by place from 0."""
+        """Open the entries, one row for each place in a column, from the shares of any r members, by place from 0."""
         places = sorted(shares)[: self.needed]
         assert len(places) == self.needed
         known = tuple(self._point(place) for place in places)
@@ -116,7 +116,7 @@ class Packing:
         return bool((product(weights, compressed[: self.needed]) == compressed[self.needed :]).all())
 
     def read(self, entries: Elements, length: int) -> NDArray[np.int64]:
-        """The opened entries as signed numbers, one behind the other."""
+        """Return the opened entries as signed numbers, one behind the other."""
         flat = entries.reshape(-1)[:length].astype(np.int64)
         return np.where(flat > PRIME // 2, flat - PRIME, flat)
 
@@ -151,7 +151,7 @@ class LimbMatrix(NamedTuple):
 
 @lru_cache(maxsize=64)
 def interpolation(known: tuple[int, ...], targets: tuple[int, ...]) -> LimbMatrix:
-    """The Lagrange weights that give a polynomial's values at `targets` from those at as many points as it needs."""
+    """Return the Lagrange weights that give a polynomial's values at `targets` from as many known ones as it needs."""
     denominators = [prod(point - other for other in known if other != point) % PRIME for point in known]
     matrix = []
     for target in targets:
@@ -223,7 +223,7 @@ class Product:
 
 
 def product(weights: LimbMatrix, values: Elements) -> Elements:
-    """The matrix product of weights and values (n × columns), reduced."""
+    """Return the matrix product of weights and values (n × columns), reduced."""
     result, at_once = np.empty((weights.rows, values.shape[1]), np.uint64), weights.at_once(also=0)
     multiply = Product(weights, min(at_once, values.shape[1]))
     for start in range(0, values.shape[1], at_once):

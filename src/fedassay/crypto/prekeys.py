@@ -48,24 +48,24 @@ class Prekey:
     signature: bytes
 
     def packed(self) -> bytes:
-        """The statement as 113 bytes."""
+        """Return the statement as 113 bytes."""
         return _LAYOUT.pack(self.for_any, self.issued, self.expires, self.public, self.signature)
 
     @classmethod
     def unpacked(cls, data: object) -> Prekey:
-        """The statement in these bytes; `ProtocolError` if there is none. Its key is judged by those who use it."""
+        """Read the statement in these bytes; `ProtocolError` if there is none. Its users judge its key."""
         if not isinstance(data, bytes) or len(data) != _LAYOUT.size or data[0] > 1:
             raise ProtocolError(f"prekey: expected a statement of {_LAYOUT.size} bytes.")
         for_any, issued, expires, public, signature = _LAYOUT.unpack(data)
         return cls(public=public, issued=issued, expires=expires, for_any=for_any, signature=signature)
 
     def to_text(self) -> str:
-        """The statement as it follows the public key on a roster card."""
+        """Return the statement as it follows the public key on a roster card."""
         return base64.b64encode(self.packed()).decode()
 
     @classmethod
     def from_text(cls, text: str, *, whose: str) -> Prekey:
-        """The statement on a roster card, or a `UsageError` that says whose it should be."""
+        """Read the statement on a roster card; raise a `UsageError` that names its owner if there is none."""
         try:
             return cls.unpacked(base64.b64decode(text, validate=True))
         except (ValueError, ProtocolError):
@@ -115,7 +115,7 @@ def pad(key: Secret, count: int) -> Elements:
 
 
 def total(keys: Sequence[Secret], count: int) -> Elements:
-    """The sum of the keys' pads."""
+    """Return the sum of the keys' pads."""
     sums, spare = np.zeros(count, np.uint64), np.empty(_AT_ONCE, np.uint64)
     for first in range(0, len(keys), UNFOLDED):
         for part, pads in expand(keys[first : first + UNFOLDED], count, _AT_ONCE):
@@ -126,7 +126,7 @@ def total(keys: Sequence[Secret], count: int) -> Elements:
 
 
 def expand(keys: Sequence[Secret], count: int, at_once: int) -> Iterator[tuple[slice, Words]]:
-    """The pads of all keys, a row each, some columns at a time: where these are, and their words of at most p.
+    """Yield the pads of all keys, a row each, some columns at a time: where these are, and their words of at most p.
 
     The rows last until the next ones are asked for.
     """
@@ -145,6 +145,6 @@ def expand(keys: Sequence[Secret], count: int, at_once: int) -> Iterator[tuple[s
 
 
 def _stream(key: Secret) -> CipherContext:
-    """The key stream: AES in counter mode from 2 on, as GCM has it, which libraries make faster than the mode alone."""
+    """Return the key stream: AES in counter mode from 2 on, as in GCM, which is faster in libraries than the mode."""
     assert len(key.data) == PAD_KEY_BYTES
     return Cipher(algorithms.AES(key.data), modes.GCM(bytes(12))).encryptor()

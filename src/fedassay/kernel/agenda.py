@@ -31,7 +31,7 @@ _NAMED = tuple(field.name for field in fields(Charge) if field.name not in _LEFT
 
 
 def spending(charges: Iterable[Charge], budget: Budget | None) -> dict[str, Any]:
-    """The budget of a study, what its releases add up to, and each of them; None where there is no noise.
+    """Return the budget of a study, the sum of its releases, and each of them; None where there is no noise.
 
     Guarantee: `spent` is `ledger.compose` of the charges at the budget's delta, so what a ledger with these charges
     says, and what anybody can compute again from the entries. `by_task` is the same of the charges of each task alone;
@@ -184,7 +184,7 @@ class Agenda:
 
     @classmethod
     def of(cls, task: str, parameters: Mapping[str, Any]) -> Agenda:
-        """A single task."""
+        """Make the agenda of a single task."""
         return cls(items=(Item(name=task, task=task, parameters=parameters),), study=False)
 
     @property
@@ -193,17 +193,17 @@ class Agenda:
         return STUDY if self.study else self.items[0].task
 
     def fits_on(self, item: Item) -> Part:
-        """The rows that this task gets where it asks for rows to fit on."""
+        """Return the rows that this task gets where it asks for rows to fit on."""
         if item.after is not None:
             return Part.SECOND_FIT
         return Part.FIRST_FIT if any(one.after == item.name for one in self.items) else Part.FIT
 
     def parts(self, item: Item) -> tuple[Part, ...]:
-        """The rows that this task asks about."""
+        """Return the rows that this task asks about."""
         return (self.fits_on(item), Part.HELD_OUT) if item.fits else (Part.ALL,)
 
     def spent(self) -> dict[Part, float]:
-        """The shares of all tasks that ask about each atom of the rows."""
+        """Return the shares of all tasks that ask about each atom of the rows."""
         spent = dict.fromkeys(ATOMS, 0.0)
         for item in self.items:
             for atom in {atom for part in self.parts(item) for atom in part.atoms}:
@@ -221,7 +221,7 @@ class Agenda:
         )
 
     def jobs(self, setting: Setting) -> list[Job]:
-        """The tasks as jobs of one run; `setting` is that of the study."""
+        """Return the tasks as jobs of one run; `setting` is that of the study."""
         return [
             Job(
                 name=item.name,
@@ -246,7 +246,7 @@ class Agenda:
         budget: Budget | None,
         charges: Iterable[Charge],
     ) -> dict[str, Any]:
-        """The ``results`` of the public contract from what the jobs returned, by name.
+        """Return the ``results`` of the public contract from what the jobs returned, by name.
 
         Parameters
         ----------
@@ -323,10 +323,10 @@ class Alone:
         return [Job(name=kind, task=self.task, setting=setting)]
 
     def rehearse(self, setting: Setting) -> tuple[Query[Any], ...]:
-        """See `Agenda`."""
+        """Rehearse the task; see `Agenda`."""
         return rehearse(self.task, setting)
 
     def results(self, outcome: Mapping[str, Any], *, clients: Sequence[str], **_: object) -> dict[str, Any]:
-        """See `Agenda`."""
+        """Return the results of the task; see `Agenda`."""
         (only,) = outcome.values()
         return with_site_names(only, clients)

@@ -76,7 +76,7 @@ class _Seat:
     policy: Policy
 
     def require_fresh(self, prekeys: Sequence[tuple[str, Prekey]], *, until: int) -> None:
-        """See `Membership`."""
+        """Require fresh prekeys; see `Membership`."""
         self.prekeys.require_fresh(prekeys, coordinator=self.asker, until=until)
 
     def answer(
@@ -88,7 +88,7 @@ class _Seat:
         opened: Opened,
         compute: Callable[[KeyPair], bytes],
     ) -> bytes:
-        """See `Membership`. What was answered once is answered again, whatever the rules are by then."""
+        """Answer as a member; see `Membership`. An answer is repeated, whatever the rules are by then."""
         known = self.prekeys.answered(session, digest)
         if known is not None:
             return known
@@ -298,7 +298,7 @@ class Client(Endpoint):
             )
 
     def reply(self, opened: Envelope, state: Message) -> tuple[Message, Message]:
-        """The trust model's client half; rows are read only if it asks for the measurement."""
+        """Run the trust model's client half; rows are read only if it asks for the measurement."""
         learned: Memories = {}
         request = replace(
             opened.request,
@@ -317,7 +317,7 @@ class Client(Endpoint):
         return answered
 
     def offer(self, count: int, *, asker: str) -> tuple[bytes, ...]:
-        """See `Endpoint`."""
+        """Issue fresh prekeys; see `Endpoint`."""
         prekeys = self.site.prekeys.issue(
             count, coordinator=asker, credentials=self.site.credentials, randomness=SecureRandomness()
         )
@@ -361,12 +361,12 @@ class EmptyRows:
     """The rows of a client that has none, or does not take part."""
 
     def batches(self) -> Iterator[Batch]:
-        """Nothing."""
+        """Return no batches."""
         return iter(())
 
 
 def takes_part(plan: Plan, randomness: Randomness) -> bool:
-    """The secret coin of a client, where it decides for itself; true elsewhere.
+    """Toss the secret coin of a client, where it decides for itself; True elsewhere.
 
     It comes up with a probability that is the stated one rounded down to a multiple of 2^-64.
     """
@@ -377,7 +377,7 @@ def takes_part(plan: Plan, randomness: Randomness) -> bool:
 
 
 def bounded(vector: Vector, plan: Plan) -> Vector:
-    """The vector as the plan's proofs (no wrap, sensitivity) assume it: entries beyond the bound are cut.
+    """Return the vector as the plan's proofs (no wrap, sensitivity) assume it: entries beyond the bound are cut.
 
     Cut, not refused: whether a client refuses is seen by the server, and a bound that the server chose would
     then tell it what was measured. Cutting each entry moves no two vectors further apart, entry by entry; summaries

@@ -100,14 +100,14 @@ class EndpointStore:
         return [str(state[DOUBT]) for state in states if DOUBT in state]
 
     def save(self) -> None:
-        """Called before a reply leaves: a store that outlives the process makes sure of it here."""
+        """Save before a reply leaves: a store that outlives the process makes sure of it here."""
 
     def save_exchange(self, exchange: bytes) -> None:
         """Save, if only this exchange has changed."""
         self.save()
 
     def dump(self) -> bytes:
-        """Everything, as bytes."""
+        """Return everything, as bytes."""
         return wire.encode(
             {
                 "conversations": [
@@ -123,7 +123,7 @@ class EndpointStore:
         )
 
     def restore(self, data: bytes) -> None:
-        """Become what was dumped."""
+        """Restore what was dumped."""
         content = wire.decode(data)
         self.conversations = {
             talk["exchange"]: Conversation.from_message(talk) for talk in content["conversations"]
@@ -154,7 +154,7 @@ def write_durably(path: Path, data: bytes) -> None:
 
 
 def kept_secret(path: Path, length: int) -> bytes:
-    """The secret in a file of its owner, made once and kept for ever."""
+    """Return the secret in a file of its owner, made once and kept for ever."""
     if not path.exists():
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         write_durably(path, SecureRandomness().bytes(length))
@@ -249,16 +249,16 @@ class Endpoint(ABC):
         )
 
     def offer(self, count: int, *, asker: str) -> tuple[bytes, ...]:
-        """Fresh prekeys for a coordinator (its public key as text); none from a party that opens no sums."""
+        """Return fresh prekeys for a coordinator (its public key as text); none from a party that opens no sums."""
         return ()
 
     def note_refusal(  # noqa: B027 (a party that keeps no log of its own does nothing)
         self, opened: Envelope | None, asker: str | None, code: Refusal, error: Exception
     ) -> None:
-        """Called with every refusal; `opened` is None if the request could not be read."""
+        """Note a refusal; `opened` is None if the request could not be read."""
 
     def allow(self, opened: Envelope) -> None:  # noqa: B027 (a party that has no rules does nothing)
-        """Called before each leg that has not been answered yet, and before `agree`; raise to refuse it."""
+        """Allow each leg that has not been answered yet, before `agree`; raise to refuse it."""
 
     @abstractmethod
     def begins(self, opened: Envelope) -> bool:
@@ -266,11 +266,11 @@ class Endpoint(ABC):
 
     @abstractmethod
     def agree(self, opened: Envelope) -> None:
-        """Called once per exchange, before anything is computed or sent; raise to refuse it."""
+        """Agree once per exchange, before anything is computed or sent; raise to refuse it."""
 
     @abstractmethod
     def reply(self, opened: Envelope, state: Message) -> tuple[Message, Message]:
-        """The reply to one leg, and the state for the next."""
+        """Return the reply to one leg, and the state for the next."""
 
     def _answer(self, opened: Envelope, data: bytes) -> bytes:
         request, terms = opened.request, _terms(opened)

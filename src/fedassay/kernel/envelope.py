@@ -111,7 +111,7 @@ class Reply(NamedTuple):
 
 
 def describe(public: Summary[Any] | TrustModel) -> Message:
-    """A summary or trust model as its name and its public fields."""
+    """Return a summary or trust model as its name and its public fields."""
     described: Message = {"name": public.name}
     for field in fields(cast(Any, public)):
         described[field.name] = getattr(public, field.name)
@@ -119,7 +119,7 @@ def describe(public: Summary[Any] | TrustModel) -> Message:
 
 
 def rebuild(catalogue: Mapping[str, type[Public]], described: object) -> Public:
-    """The summary or trust model with this name and these fields, validated by its own constructor."""
+    """Rebuild the summary or trust model with this name and these fields, validated by its own constructor."""
     if not isinstance(described, dict) or described.get("name") not in catalogue:
         raise ProtocolError("request: it names something that is not in the catalogue.")
     kind = catalogue[described["name"]]
@@ -134,7 +134,7 @@ def rebuild(catalogue: Mapping[str, type[Public]], described: object) -> Public:
 
 
 def kind_of(label: str) -> str:
-    """The kind of the task that asks under this label: tasks of one kind may have names that tell them apart.
+    """Return the kind of the task that asks under this label: tasks of one kind may have names that tell them apart.
 
     Examples
     --------
@@ -147,7 +147,7 @@ def kind_of(label: str) -> str:
 def pack_request(
     *, study: str, trust: TrustModel, tasks: tuple[str, ...], request: Request, reply_key: bytes
 ) -> bytes:
-    """A request as bytes."""
+    """Write a request as bytes."""
     return wire.encode(
         {
             "version": VERSION,
@@ -166,7 +166,7 @@ def pack_request(
 
 
 def open_request(data: bytes, *, summaries: Summaries, trust_models: TrustModels) -> Envelope:
-    """The request in these bytes; `ProtocolError` if malformed, `UnsupportedQuery` if it cannot be planned."""
+    """Read the request in these bytes; `ProtocolError` if malformed, `UnsupportedQuery` if it cannot be planned."""
     outer = wire.decode(data, largest=LARGEST_REQUEST)
     if _typed(outer, "version", int) != VERSION:
         raise ProtocolError(f"request: got version {outer['version']}, expected {VERSION}.")
@@ -200,7 +200,7 @@ def open_request(data: bytes, *, summaries: Summaries, trust_models: TrustModels
 def pack_reply(
     *, sender: str, exchange: bytes, leg: int, message: Message, prekeys: Sequence[bytes] = ()
 ) -> bytes:
-    """A reply as bytes; the endpoint seals it."""
+    """Write a reply as bytes; the endpoint seals it."""
     return wire.encode(
         {
             "version": VERSION,
@@ -214,7 +214,7 @@ def pack_reply(
 
 
 def pack_refusal(*, sender: str, code: Refusal) -> bytes:
-    """A refusal: a fixed code and nothing else."""
+    """Write a refusal: a fixed code and nothing else."""
     return wire.encode({"version": VERSION, "sender": sender, "refusal": str(code)})
 
 
@@ -239,7 +239,7 @@ def open_reply(
 
 
 def describe_plan(plan: Plan) -> Message:
-    """A plan as the public fields from which a client can make it again.
+    """Return a plan as the public fields from which a client can make it again.
 
     Which places `Points` ask for is not among them: these are the terms of a whole exchange, and more places are
     asked for as it goes on, in its messages.
@@ -341,7 +341,7 @@ class Addressee(NamedTuple):
 def sealed(
     reply: bytes, to: Addressee, *, sender: str, credentials: PartyKeys | None, randomness: Randomness
 ) -> bytes:
-    """The sealed and signed reply; not signed where the sender has no identity, as in a simulation.
+    """Seal and sign the reply; it is not signed where the sender has no identity, as in a simulation.
 
     Examples
     --------
@@ -372,7 +372,7 @@ def opened(
     credentials: PartyKeys | None,
     largest: int = wire.LARGEST_MESSAGE,
 ) -> bytes:
-    """The reply of this sender to this request, or a refusal in the clear; `ProtocolError` for anything else.
+    """Open the reply of this sender to this request, or a refusal in the clear; `ProtocolError` for anything else.
 
     With `credentials`, nothing is decrypted that its sender has not signed.
     """

@@ -65,7 +65,7 @@ def _left(item: Item, agenda: Agenda, plans: Sequence[Plan]) -> Mapping[Part, fl
 def _rest(
     setting: Setting, shape: Sensitivity, part: Part, share: float, *, first: Sequence[tuple[Plan, Charge]]
 ) -> list[Charge]:
-    """Releases that spend this share on these rows, made like the first ones of the task."""
+    """Return releases that spend this share on these rows, made like the first ones of the task."""
     budget = setting.budget
     assert budget is not None
     plan, like = first[0]
@@ -95,12 +95,12 @@ def _is_pure(plan: Plan, charge: Charge, budget: Budget) -> bool:
 
 
 def needed(before: Sequence[Charge], cases: Sequence[Sequence[Charge]], cap: Budget) -> float:
-    """The epsilon that the dearest case comes to at the delta of a total, together with what was spent before."""
+    """Return the epsilon of the dearest case at the delta of a total, together with what was spent before."""
     return max(compose([*before, *more], cap.delta) for more in cases)
 
 
 def largest_epsilon(agenda: Agenda, setting: Setting, before: Sequence[Charge], cap: Budget) -> float | None:
-    """The largest epsilon of a study that fits into a total, to three digits; None if none does."""
+    """Return the largest epsilon of a study that fits into a total, to three digits; None if none does."""
     budget = setting.budget
     assert budget is not None
 

@@ -162,7 +162,7 @@ class Helper(Endpoint):
         self._randomness = randomness
 
     def begins(self, opened: Envelope) -> bool:
-        """Whenever the trust model asks it."""
+        """Return True: whenever the trust model asks it."""
         return True
 
     def agree(self, opened: Envelope) -> None:
@@ -182,6 +182,6 @@ class Helper(Endpoint):
         log.warning("%s: %s.", self.name, told)
 
     def reply(self, opened: Envelope, state: Message) -> tuple[Message, Message]:
-        """The trust model's helper half."""
+        """Run the trust model's helper half."""
         request = replace(opened.request, credentials=self._credentials)
         return opened.trust.assist(request, state, self._randomness)

@@ -39,7 +39,7 @@ class Journal(ABC):
         self._places.setdefault(entry.get("key"), []).append(entry)
 
     def entries(self, *kinds: str) -> list[Message]:
-        """Everything recorded so far, or what is of one of these kinds."""
+        """Return everything recorded so far, or the entries of these kinds."""
         return [entry for entry in self._entries if not kinds or entry["kind"] in kinds]
 
     @abstractmethod
@@ -47,7 +47,7 @@ class Journal(ABC):
         """Record one more entry; when this returns it is recorded."""
 
     def find(self, kind: str, **key: object) -> Message | None:
-        """The entry of this kind with these values, if there is one."""
+        """Return the entry of this kind with these values, if there is one."""
         wanted = {"kind": kind, **key}
         among = self._places.get(key["key"], []) if "key" in key else self._entries
         return next((entry for entry in among if all(entry.get(k) == v for k, v in wanted.items())), None)
@@ -141,7 +141,7 @@ _HEAD = 8 + 32 + 32
 
 
 def _read(data: bytes) -> tuple[list[Message], int, bytes]:
-    """The entries, where they end, and the check of the last one."""
+    """Return the entries, where they end, and the check of the last one."""
     entries: list[Message] = []
     at, last = 0, bytes(32)
     while at + _HEAD <= len(data):

@@ -139,7 +139,7 @@ class MemberStore:
     # --- answers ------------------------------------------------------------------------------------------
 
     def pair(self, public: bytes) -> KeyPair | None:
-        """The key pair of a prekey of this member, if it is still there."""
+        """Return the key pair of a prekey of this member, if it is still there."""
         with self._opened() as database:
             found = database.execute(
                 "SELECT private FROM keys WHERE public = ? AND expires >= ?", (public, self._clock())
@@ -147,7 +147,7 @@ class MemberStore:
         return None if found is None else KeyPair.of(Secret(found[0]))
 
     def answered(self, session: bytes, digest: bytes) -> bytes | None:
-        """The answer that was given in a session, if one was; a `ProtocolError` if it was on another set."""
+        """Return the answer that was given in a session, if one was; a `ProtocolError` if it was on another set."""
         with self._opened() as database:
             return _known(database, session, digest)
 
@@ -195,14 +195,14 @@ class MemberStore:
         return reply
 
     def sets(self, dataset: str) -> Sequence[frozenset[str]]:
-        """The different sets of clients over which exact totals of this data set were opened."""
+        """Return the different sets of clients over which exact totals of this data set were opened."""
         with self._opened() as database:
             return _sets(database, dataset)
 
     # --- the file -----------------------------------------------------------------------------------------
 
     def copied(self) -> MemberStore:
-        """A copy in memory, for rehearsals: nothing that happens to it is kept."""
+        """Copy the store into memory, for rehearsals: nothing that happens to it is kept."""
         copy = MemberStore(None, clock=self._clock)
         if self.path is None or self.path.exists():
             with self._opened() as database:
@@ -210,12 +210,12 @@ class MemberStore:
         return copy
 
     def dump(self) -> bytes:
-        """Everything, as bytes: for simulations whose parties move between processes."""
+        """Return everything, as bytes: for simulations whose parties move between processes."""
         assert self.path is None
         return self._memory.serialize()
 
     def restore(self, data: bytes) -> None:
-        """Become what was dumped."""
+        """Restore what was dumped."""
         assert self.path is None
         self._memory.deserialize(data)
 

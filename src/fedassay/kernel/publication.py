@@ -63,13 +63,13 @@ def settled(journal: Journal, profile: Disclosure | None) -> None:
 
 
 def profile_of(journal: Journal) -> Disclosure | None:
-    """The profile that a run began with."""
+    """Return the profile that a run began with."""
     noted = journal.find(_KIND)
     return None if noted is None or noted["profile"] is None else profile_named(noted["profile"])
 
 
 def stated(privacy: Mapping[str, Any], profile: Disclosure | None) -> dict[str, Any]:
-    """The `privacy` part of a result that says so."""
+    """Return the `privacy` part of a result that states the profile."""
     if profile is None:
         return dict(privacy)
     words = (

@@ -81,10 +81,10 @@ class Runtime(Protocol):
     """The names of the servers besides this one, the one on the same machine first; none if there are none."""
 
     def prekeys(self, names: Sequence[str]) -> Mapping[str, bytes] | None:
-        """A prekey of each of these clients that has offered one, for one exchange; None if no messages pass."""
+        """Return a prekey of each of these clients that has offered one, for one exchange; None if no messages pass."""
 
     def renewed(self, prekeys: Mapping[str, bytes]) -> Mapping[str, bytes]:
-        """The prekeys of an exchange that is taken up again: fresh ones, if they were of simulated clients now gone."""
+        """Return the prekeys of an exchange taken up again; fresh ones replace those of simulated clients now gone."""
 
     def carry(self, errand: Errand) -> tuple[Released[Any], ...]:
         """Carry one exchange out; one release of vectors per plan."""
@@ -113,7 +113,7 @@ class Job:
         object.__setattr__(self, "label", self.label or self.name)
 
     def steps(self, results: Mapping[str, Any]) -> Generator[Step, Any, Any]:
-        """The steps of the task, given the results of the jobs that have ended."""
+        """Yield the steps of the task, given the results of the jobs that have ended."""
         informed = self.informed is not None and self.after is not None
         task = self.informed(results[self.after]) if informed else self.task  # type: ignore[misc,index]
         return task.steps(self.setting)
@@ -282,7 +282,7 @@ class _Driver:
     purse: Purse = field(default_factory=Purse)
 
     def answer(self, waiting: Sequence[_Running], number: int) -> list[Any]:
-        """The answers to one step of every waiting task: a `Released`, or a tuple of them, for each."""
+        """Answer one step of every waiting task: a `Released`, or a tuple of them, for each."""
         asked = [(task, query) for task in waiting for query in task.queries]
         plans = [task.job.setting.trust.plan(query, task.job.setting.whole) for task, query in asked]
         for task in waiting:
@@ -306,7 +306,7 @@ class _Driver:
         ]
 
     def _answer_points(self, plan: Plan, query: Points[Any], task: str) -> Released[Any]:
-        """More points of what the servers keep; the first time, clients are asked and the ledger is charged.
+        """Release more points of what the servers keep; the first time, clients are asked and the ledger is charged.
 
         The journal records answers by what was asked, not when: a run with the same journal may ask for other points
         than the one before, and gets those that were known already without asking.
@@ -418,7 +418,7 @@ class _Driver:
         return found
 
     def _asked(self, cohort: Cohort, trust: TrustModel) -> list[str] | None:
-        """Whom the server asks; None for everybody."""
+        """Return whom the server asks; None for all clients."""
         if isinstance(cohort, Draw):
             return self._draw(cohort.clients, trust)
         if isinstance(cohort, Sample) and not trust.clients_sample:
@@ -441,7 +441,7 @@ class _Driver:
         return [name for place, name in enumerate(names) if place in chosen]
 
     def _sample(self, rate: float, trust: TrustModel) -> list[str]:
-        """A cohort that the server draws, again if it is too small for the trust model: nothing is claimed for it."""
+        """Draw a cohort, again if it is too small for the trust model: nothing is claimed for it."""
         names, least = self.runtime.clients, max(1, getattr(trust, "minimum_cohort", 1))
         for _ in range(_DRAWS):
             # P(word < rate·2^64) = rate up to 2^-64; the cohort is public, so no exactness is needed here.

@@ -135,14 +135,14 @@ class SiteFile:
             return None
 
     def offer(self, count: int, *, asker: str) -> list[bytes]:
-        """Fresh prekeys for a coordinator (its public key as text), without opening the site."""
+        """Issue fresh prekeys for a coordinator (its public key as text), without opening the site."""
         made = MemberStore(self.prekeys).issue(
             count, coordinator=asker, credentials=self.credentials, randomness=SecureRandomness()
         )
         return [prekey.packed() for prekey in made]
 
     def open(self, *, rehearsal: bool = False) -> Client:
-        """The client that answers for this site; its state is on the disk before a reply leaves.
+        """Open the client that answers for this site; its state is on the disk before a reply leaves.
 
         In a rehearsal prekeys are used on a copy.
         """
@@ -191,7 +191,7 @@ def prekeys_of(key: Path) -> Path:
 
 
 def read_ledger(path: Path, content: dict[str, Any], state: Path) -> Path | str:
-    """The place of a ledger: the URL or file that a configuration names, by default a file in the folder `state`."""
+    """Return the place of a ledger: the URL or file that a configuration names, by default a file in `state`."""
     named = content.get("ledger", "")
     if not isinstance(named, str):
         raise UsageError(f"{path}: ledger must be a text in quotes, a file or a database URL.")
@@ -218,7 +218,7 @@ def named_in_errors(path: Path) -> Iterator[None]:
 
 
 def read_toml(path: Path) -> dict[str, Any]:
-    """The content of a TOML file, or a `UsageError`."""
+    """Read the content of a TOML file, or raise a `UsageError`."""
     try:
         return toml_content(path.read_text(encoding="utf-8"))
     except OSError as error:
@@ -228,7 +228,7 @@ def read_toml(path: Path) -> dict[str, Any]:
 
 
 def keys_of(path: Path, table: Mapping[str, Any]) -> dict[str, bytes]:
-    """The public keys in a section [roster], by name; each party has its own."""
+    """Read the public keys in a section [roster], by name; each party has its own."""
     roster = {str(name): key_from_text(text, whose=str(name)) for name, text in table.items()}
     if len(set(roster.values())) != len(roster):
         raise UsageError(f"{path}: two parties of the roster have the same key; each needs its own.")
@@ -236,7 +236,7 @@ def keys_of(path: Path, table: Mapping[str, Any]) -> dict[str, bytes]:
 
 
 def read_roster(path: Path, table: object) -> dict[str, bytes]:
-    """The public keys in a roster, by name."""
+    """Read the public keys in a roster, by name."""
     if not isinstance(table, dict) or not table:
         raise UsageError(f"{path}: roster must be a section ([roster]) with a public key for each name.")
     return keys_of(path, table)
@@ -250,12 +250,12 @@ def _table(path: Path, content: dict[str, Any], name: str) -> dict[str, Any]:
 
 
 def policy_file(path: Path) -> PolicyFile:
-    """The policy in a file of its own."""
+    """Return the policy in a file of its own."""
     return PolicyFile(path, VOCABULARY)
 
 
 def _policy(path: Path, entry: object, folder: Path) -> Policy:
-    """The policy that a site's file names or holds; without one, nothing is allowed."""
+    """Read the policy that a site's file names or holds; without one, nothing is allowed."""
     if isinstance(entry, str):
         return policy_file(folder / entry)
     if not isinstance(entry, dict):

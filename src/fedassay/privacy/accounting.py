@@ -112,7 +112,7 @@ def calibrate(budget: Budget, sensitivity: Sensitivity, share: float = 1.0) -> N
 
 
 def calibrate_shared(budget: Budget, sensitivity: Sensitivity, share: float = 1.0) -> Noise:
-    """Like `calibrate`, for noise that is drawn in shares (`draw_parts`): discrete Laplace or Skellam.
+    """Return noise as `calibrate` does, for noise drawn in shares (`draw_parts`): discrete Laplace or Skellam.
 
     Guarantee: as for `calibrate`, if the noise of every release amounts to at least one part of the law given
     here; more, if independent, does no harm (post-processing). Releases of one budget must all be planned here:
@@ -153,7 +153,7 @@ def calibrate_shared(budget: Budget, sensitivity: Sensitivity, share: float = 1.
 
 
 def _least_variance(laplace: Fraction, other: Noise | None) -> Noise:
-    """Laplace noise of this scale or another law, if both can be drawn."""
+    """Return Laplace noise of this scale or another law, whichever has less variance, if both can be drawn."""
     if other is not None and laplace > samplers.LARGEST_SCALE:
         return other
     noise = noise_of(LAPLACE, samplers.laplace_scale(laplace))
@@ -161,7 +161,7 @@ def _least_variance(laplace: Fraction, other: Noise | None) -> Noise:
 
 
 def calibrate_choice(budget: Budget, loss_range: float, share: float = 1.0) -> Noise:
-    """The law ``choice`` for losses that one unit moves by amounts within an interval of this length.
+    """Return the law ``choice`` for losses that one unit moves by amounts within an interval of this length.
 
     Guarantee: as for `calibrate`, together with whose releases it may share a budget: a choice of scale b is
     (range/b)-differentially private (`choices.choose`), which is all that step 3 uses of Laplace noise.
@@ -177,7 +177,7 @@ def calibrate_choice(budget: Budget, loss_range: float, share: float = 1.0) -> N
 
 
 def _rho(budget: Budget, share: float) -> Fraction:
-    """The zCDP that a share of a budget with a delta may spend."""
+    """Return the zCDP that a share of a budget with a delta may spend."""
     rho = _part(share) * Fraction(renyi.rho_of(budget.epsilon, budget.delta))
     if rho <= 0:
         raise _too_small(budget)
@@ -185,7 +185,7 @@ def _rho(budget: Budget, share: float) -> Fraction:
 
 
 def _pure_part(budget: Budget, share: float) -> Fraction:
-    """The pure epsilon that a query with this share may spend."""
+    """Return the pure epsilon that a query with this share may spend."""
     if budget.delta == 0:
         return _part(share) * Fraction(budget.epsilon)
     pure = root(2 * _rho(budget, share))
@@ -199,7 +199,7 @@ def _part(share: float) -> Fraction:
 
 
 def _pure(budget: Budget, l1: int, share: float) -> Noise:
-    """Laplace noise for a share of a pure epsilon."""
+    """Return Laplace noise for a share of a pure epsilon."""
     wanted = _HEADROOM * l1 / _pure_part(Budget(epsilon=budget.epsilon), share)
     return noise_of(LAPLACE, samplers.laplace_scale(wanted))
 
@@ -212,7 +212,7 @@ def _too_small(budget: Budget) -> UsageError:
 
 
 def whole_sensitivity(sensitivity: Sensitivity) -> tuple[int, int]:
-    """L1 and squared L2 as whole numbers, rounded up: between integer vectors they are nothing else.
+    """Return L1 and squared L2 as whole numbers, rounded up: between integer vectors they are nothing else.
 
     A relative 2^-40 above a whole number still counts as that number, because √2·√2 > 2 in floats.
 
@@ -311,7 +311,7 @@ def spent(events: Iterable[DpEvent] | Mapping[DpEvent, int], delta: float) -> fl
 
 
 def upper_bounds(event: DpEvent, orders: Floats) -> tuple[float, Floats]:
-    """A pure epsilon of one release, and its Rényi divergences at these orders; infinite where there is no bound.
+    """Return a pure epsilon of one release, and its Rényi divergences at these orders; infinite without a bound.
 
     Guarantee: `spent` of releases is at most the sum of their pure epsilons, and at most what the sums of their
     divergences at one of these orders give, if these are whole orders that `renyi.epsilon_of` looks at.
@@ -324,7 +324,7 @@ def upper_bounds(event: DpEvent, orders: Floats) -> tuple[float, Floats]:
 
 
 def _spent_shuffled(counts: Counter[Any], delta: float) -> float:
-    """Basic composition holds whatever depends on what (Dwork, Roth 2014, Theorem 3.16, and for adaptive choices)."""
+    """Compose basically, whatever depends on what (Dwork, Roth 2014, Theorem 3.16, and for adaptive choices)."""
     shuffled, others = _parted(counts, "local")
     messages = Counter(others)
     for one, n in shuffled.items():
@@ -337,7 +337,7 @@ def _spent_shuffled(counts: Counter[Any], delta: float) -> float:
 
 
 def _spent_sampled(counts: Counter[Any], delta: float) -> float:
-    """Basic composition of the sampled releases and the others; or all of them as if everybody had taken part."""
+    """Compose the sampled releases and the others by basic composition; or all of them as if all clients took part."""
     drawn, others = _parted(counts, "sampling_probability")
     if not others:
         return amplification.epsilon_of(drawn, delta)
@@ -348,7 +348,7 @@ def _spent_sampled(counts: Counter[Any], delta: float) -> float:
 
 
 def _parted(counts: Counter[Any], attribute: str) -> tuple[Counter[Any], Counter[Any]]:
-    """The events that have this attribute, and the others."""
+    """Split the events into those that have this attribute, and the others."""
     having = Counter({one: n for one, n in counts.items() if hasattr(one, attribute)})
     return having, Counter({one: n for one, n in counts.items() if one not in having})
 
@@ -375,7 +375,7 @@ def _divergence(counts: Counter[Any], orders: Floats) -> Floats:
 
 
 def _pld_epsilon(counts: Counter[Any], delta: float) -> float:
-    """Pure releases by privacy loss distributions, where that is quick and numerically safe.
+    """Compose pure releases by privacy loss distributions, where that is quick and numerically safe.
 
     Valid for vectors: a shift of k in one coordinate dominates every way to split it (proven on the page).
     """

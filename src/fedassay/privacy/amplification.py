@@ -103,7 +103,7 @@ _COARSEST, _FINEST_STEP = 1e-3, 1e-6
 
 
 def rounds_of(share: float) -> int | None:
-    """T, if the share is that of one of T equal releases."""
+    """Return T, if the share is that of one of T equal releases."""
     if not 0 < share <= 1:
         return None
     rounds = round(1 / share)
@@ -157,7 +157,7 @@ def calibrate_sampled(
 
 
 def epsilon_of(events: Iterable[Any] | Mapping[Any, int], delta: float) -> float:
-    """The epsilon of sampled releases (`PoissonSampledDpEvent` of Gaussian noise) together; a mapping counts them.
+    """Return the joint epsilon of sampled releases (`PoissonSampledDpEvent` of Gaussian noise); a mapping counts them.
 
     An upper bound, by dp-accounting's privacy loss distributions.
     """
@@ -179,7 +179,7 @@ def epsilon_of(events: Iterable[Any] | Mapping[Any, int], delta: float) -> float
 
 
 def event_of(noise: Noise, sensitivity: Sensitivity, rate: float) -> Any:
-    """A sampled release, as dp-accounting sees it."""
+    """Return a sampled release, as dp-accounting sees it."""
     from dp_accounting import GaussianDpEvent, PoissonSampledDpEvent
 
     if noise.law != GAUSSIAN:
@@ -196,7 +196,7 @@ def cost_in_full(event: Any) -> Any:
 
 @lru_cache(maxsize=256)
 def _multiplier(epsilon: float, delta: float, rate: float, rounds: int) -> float:
-    """The smallest noise, in units of the sensitivity, that meets the budget; up to 1e-4 of it."""
+    """Return the smallest noise, in units of the sensitivity, that meets the budget; up to 1e-4 of it."""
     from dp_accounting import GaussianDpEvent, PoissonSampledDpEvent
 
     wanted, delta = epsilon * (1 - _RESERVE), delta * (1 - _RESERVE)
@@ -320,7 +320,7 @@ def _check(epsilon: float, local_epsilon: float, clients: int) -> None:
 
 
 def _ends(others: int, chance: float) -> Wholes:
-    """Left ends of the blocks: 0, then the window around the mean of C, in steps of 1 or more."""
+    """Return the left ends of the blocks: 0, then the window around the mean of C, in steps of 1 or more."""
     mean = others * chance
     # Chernoff: P(C < mean - √(2L·mean)) ≤ e^-L.
     low = max(0, math.floor(mean - math.sqrt(2 * _WINDOW * mean)))
@@ -330,7 +330,7 @@ def _ends(others: int, chance: float) -> Wholes:
 
 
 def _hidden_among(coins: Wholes, epsilon: float, local_epsilon: float) -> Floats:
-    """D_C for these C, rounded up."""
+    """Compute D_C for these C, rounded up."""
     inverse = math.exp(-local_epsilon)
     gain = -math.expm1(epsilon - local_epsilon) / (1 + inverse)  # (a - t)/(a + 1)
     loss = (math.exp(epsilon) - inverse) / (1 + inverse)  # (a·t - 1)/(a + 1)
@@ -341,18 +341,18 @@ def _hidden_among(coins: Wholes, epsilon: float, local_epsilon: float) -> Floats
 
 
 def _heads(k: Floats, coins: Wholes) -> Floats:
-    """P(Bin(C, 1/2) ≥ k)."""
+    """Compute P(Bin(C, 1/2) ≥ k)."""
     inside = np.clip(k, 1, np.maximum(coins, 1))
     tail = betainc(inside, np.maximum(coins, 1) - inside + 1, 0.5)
     return np.where(k <= 0, 1.0, np.where(k > coins, 0.0, tail))
 
 
 def _below(ends: Wholes, others: int, chance: float) -> Floats:
-    """P(C < end), rounded up; all ends are at least 1 and at most the number of others."""
+    """Compute P(C < end), rounded up; all ends are at least 1 and at most the number of others."""
     tail = betaincc(ends.astype(np.float64), others - ends + 1.0, chance)
     return np.minimum(1.0, tail * (1 + _rounding(np.array(others))) + _UNDERFLOW)
 
 
 def _rounding(size: Wholes) -> Floats:
-    """More than the relative error of the incomplete beta function; measured: 10^-14·√size, up to 4·10^9."""
+    """Bound the relative error of the incomplete beta function; measured: 10^-14·√size, up to 4·10^9."""
     return np.asarray(1e-13 * (10 + np.sqrt(size)))

@@ -83,7 +83,7 @@ class ContinualCount:
         mechanism: str = "auto",
         non_decreasing: bool = False,
     ) -> ContinualCount:
-        """Nothing observed yet.
+        """Begin a count, with nothing observed yet.
 
         Parameters
         ----------
@@ -147,11 +147,11 @@ class ContinualCount:
         return self.mechanism.sensitivity
 
     def variance(self, step: int) -> float:
-        """The variance of the total after a step; known before the first."""
+        """Return the variance of the total after a step; known before the first."""
         return self.noise.variance * float(self.mechanism.factors(np.array([step]))[0])
 
     def to_dict(self) -> Message:
-        """Everything that is needed to go on, for JSON. Secret."""
+        """Return everything that is needed to go on, for JSON. Secret."""
         return {
             "version": _VERSION,
             "mechanism": self.mechanism.name,

@@ -84,11 +84,11 @@ class ContinualMechanism(ABC):
 
     @abstractmethod
     def start(self) -> Message:
-        """The state before the first step. Lists keep their length, but empty ones, which grow with every step."""
+        """Return the state before the first step. Lists keep their length, but empty ones grow with every step."""
 
     @abstractmethod
     def advance(self, step: int, state: Message, count: int, draw: _Draw) -> tuple[float, Message]:
-        """The total after this step (the first is 1) and the next state. Nothing is drawn twice."""
+        """Return the total after this step (the first is 1) and the next state. Nothing is drawn twice."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -115,15 +115,15 @@ class PathMechanism(ContinualMechanism):
         return self.noise.law != accounting.GAUSSIAN
 
     def factors(self, steps: NDArray[np.int64]) -> Floats:
-        """A draw per level."""
+        """Return the factors: a draw per level."""
         return np.full(len(steps), self.summary.overlap / self.multiplier**2)
 
     def start(self) -> Message:
-        """Nothing."""
+        """Return the state before the first step."""
         return {"total": 0, "noise": [0] * self.summary.overlap}
 
     def advance(self, step: int, state: Message, count: int, draw: _Draw) -> tuple[float, Message]:
-        """New noise for the nodes that begin at this step."""
+        """Add the count, with new noise for the nodes that begin at this step."""
         before, levels = step - 1, len(state["noise"])
         begun = (before & -before).bit_length() if before else levels
         noise = [*draw(begun), *state["noise"][begun:]]
@@ -167,7 +167,7 @@ class TreeMechanism(ContinualMechanism):
         return Sensitivity.of_counts(self.unit, multipliers=(1,) * len(self.widths))
 
     def factors(self, steps: NDArray[np.int64]) -> Floats:
-        """A step's closed blocks are the digits of its number to the base b."""
+        """Return the factors: a step's closed blocks are the digits of its number to the base b."""
         total = np.zeros(len(steps))
         for width, factor in zip(self.widths, self.block_factors, strict=True):
             digits = steps // width if width == self.widths[-1] else steps // width % self.fan_out
@@ -175,7 +175,7 @@ class TreeMechanism(ContinualMechanism):
         return total
 
     def start(self) -> Message:
-        """Empty blocks."""
+        """Return the state before the first step: empty blocks."""
         return {"open": [0] * len(self.widths), "closed": [0.0] * len(self.widths)}
 
     def advance(self, step: int, state: Message, count: int, draw: _Draw) -> tuple[float, Message]:
@@ -220,7 +220,7 @@ class Factorised(ContinualMechanism):
         return np.asarray(np.cumsum(self.summary.response**2)[steps - 1])
 
     def start(self) -> Message:
-        """Nothing."""
+        """Return the state before the first step."""
         return {"counts": [], "noisy": []}
 
     def advance(self, step: int, state: Message, count: int, draw: _Draw) -> tuple[float, Message]:

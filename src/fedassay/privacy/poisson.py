@@ -67,7 +67,7 @@ def total(rate: Fraction, randomness: Randomness) -> int:
 
 
 def units(count: int, randomness: Randomness) -> Vector:
-    """Independent draws from Poisson(1), P(n) = 1/(e·n!).
+    """Draw independently from Poisson(1), P(n) = 1/(e·n!).
 
     Candidates n have probability 2^-(n+1): the number of heads before the first tail. They are accepted with
     probability 2^(n+1)/4n!, which is 1/2 for n = 0 and 2/2 · 2/3 ··· 2/n from n = 1 on; e/4 of all are.
@@ -95,7 +95,7 @@ def units(count: int, randomness: Randomness) -> Vector:
 
 
 def centred(count: int, *, rate: Fraction, randomness: Randomness) -> Vector:
-    """Independent draws of X - ⌊rate⌋, X from Poisson(rate), for rates from 16 to 2^90.
+    """Draw independently X - ⌊rate⌋, X from Poisson(rate), for rates from 16 to 2^90.
 
     Guarantee: exact, given uniform words, up to a total variation of 1e-440 per draw (that of the discrete
     Laplace draws). Assumption: the processor's and NumPy's exp, log and log1p err by less than 2^-46, relative.
@@ -146,7 +146,7 @@ class _Centred:
         return math.isqrt(self.m) + 1
 
     def log_acceptance(self, x: Vector) -> Floats:
-        """g(x), so closely that exp(g) errs by less than 2^-45 (tested against `acceptance`; 2^-35 would do).
+        """Compute g(x), so closely that exp(g) errs by less than 2^-45 (tested against `acceptance`; 2^-35 would do).
 
         With log n! = N log N - N + ½ log 2π - ½ log N + S(N), N = n + 1 (the saddle-point form of Loader,
         "Fast and Accurate Computation of Binomial Probabilities", 2000), all that is large cancels by itself:
@@ -169,7 +169,7 @@ class _Centred:
         return g
 
     def acceptance(self, x: int, digits: int) -> Decimal:
-        """exp(g(x)) with an error below 10^-digits, by decimal arithmetic.
+        """Compute exp(g(x)) with an error below 10^-digits, by decimal arithmetic.
 
         No number that is added up exceeds 2^97 < 10^30, and each operation errs by less than one unit in the
         last of digits + 44 places: fewer than 100 of them change g by less than 10^-(digits + 10).
@@ -205,7 +205,7 @@ def _accepted_exactly(law: _Centred, x: int, word: int, randomness: Randomness) 
 
 
 def _log_factorial(n: int) -> Decimal:
-    """The logarithm of n!; from n = 1000 on by Stirling's series, which errs by less than its next term."""
+    """Compute the logarithm of n!; from n = 1000 on by Stirling's series, which errs by less than its next term."""
     if n < 1000:
         return Decimal(math.factorial(n)).ln()
     N, digits = Decimal(n), decimal.getcontext().prec
@@ -242,14 +242,14 @@ def _pi(digits: int) -> Decimal:
 
 @lru_cache(maxsize=1024)
 def _bernoulli(n: int) -> Fraction:
-    """Bernoulli's numbers 1, -1/2, 1/6, 0, -1/30, ..: Σ_{k ≤ n} C(n+1, k) B_k = 0."""
+    """Compute Bernoulli's numbers 1, -1/2, 1/6, 0, -1/30, ..: Σ_{k ≤ n} C(n+1, k) B_k = 0."""
     if n == 0:
         return Fraction(1)
     return -sum((math.comb(n + 1, k) * _bernoulli(k) for k in range(n)), Fraction(0)) / (n + 1)
 
 
 def _stirling_error(n: Floats) -> Floats:
-    """S(n): tabled below 32; beyond, the next term of the series is below 691/360360/32^11 < 1e-19."""
+    """Compute S(n): tabled below 32; beyond, the next term of the series is below 691/360360/32^11 < 1e-19."""
     inverse = 1 / n
     series: Floats = np.zeros_like(n)
     for term in reversed(_STIRLING):
@@ -259,7 +259,7 @@ def _stirling_error(n: Floats) -> Floats:
 
 
 def _lengthened(runs: Vector, randomness: Randomness) -> Vector:
-    """Runs of heads that filled all their bits go on with fair coins."""
+    """Continue runs of heads that filled all their bits with fair coins."""
     active = np.flatnonzero(runs == _RUN_BITS)
     if not active.size:
         return runs

@@ -48,11 +48,11 @@ class SecureRandomness:
         return False
 
     def bytes(self, count: int) -> builtins.bytes:
-        """Uniform bytes."""
+        """Draw uniform bytes."""
         return os.urandom(count) if count < _BULK else self.words(-(-count // 8)).tobytes()[:count]
 
     def words(self, count: int) -> NDArray[np.uint64]:
-        """Uniform 64-bit words."""
+        """Draw uniform 64-bit words."""
         if 8 * count < _BULK:
             return np.frombuffer(os.urandom(8 * count), dtype=np.uint64).copy()
         stream = Cipher(AES(os.urandom(32)), CTR(builtins.bytes(16))).encryptor()
@@ -61,7 +61,7 @@ class SecureRandomness:
         return words
 
     def child(self, name: str) -> SecureRandomness:
-        """A source for a part of the work; here any source is independent of every other."""
+        """Return a source for a part of the work; here any source is independent of every other."""
         return self
 
 
@@ -101,16 +101,16 @@ class SimulatedRandomness:
         return True
 
     def bytes(self, count: int) -> builtins.bytes:
-        """Uniform bytes."""
+        """Draw uniform bytes."""
         return self.words(-(-count // 8)).astype("<u8", copy=False).tobytes()[:count]
 
     def words(self, count: int) -> NDArray[np.uint64]:
-        """Uniform 64-bit words."""
+        """Draw uniform 64-bit words."""
         words: NDArray[np.uint64] = self._stream.random_raw(count)
         return words
 
     def child(self, name: str) -> SimulatedRandomness:
-        """A stream of its own, the same one whatever was drawn from this one before."""
+        """Return a separate stream, the same whatever was drawn from this one before."""
         return SimulatedRandomness(self.seed, *self.path, name)
 
 

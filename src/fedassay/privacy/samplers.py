@@ -53,7 +53,7 @@ CHUNK = 1 << 15
 
 
 def below(bound: int, count: int, randomness: Randomness) -> Words:
-    """Uniform integers in [0, bound): each owns ⌊2^64/bound⌋ words; the words left over are redrawn."""
+    """Draw uniform integers in [0, bound): each owns ⌊2^64/bound⌋ words; the words left over are redrawn."""
     if bound == 1:
         return np.zeros(count, dtype=np.uint64)
     width = np.uint64(2**64 // bound)
@@ -64,13 +64,13 @@ def below(bound: int, count: int, randomness: Randomness) -> Words:
 
 
 def fair(count: int, randomness: Randomness) -> Flags:
-    """Fair coins."""
+    """Toss fair coins."""
     bits = np.frombuffer(randomness.bytes(-(-count // 8)), dtype=np.uint8)
     return np.unpackbits(bits, count=count).view(np.bool_)
 
 
 def rational(probability: Fraction, count: int, randomness: Randomness) -> Flags:
-    """Coins of any ratio, however long its numbers.
+    """Toss coins of any ratio, however long its numbers.
 
     A uniform real number is compared with the ratio, 64 binary digits at a time: if they agree in the first
     64, the next 64 decide.
@@ -94,7 +94,7 @@ def rational(probability: Fraction, count: int, randomness: Randomness) -> Flags
 
 
 def bernoulli_exp(factors: Sequence[tuple[Words, int]], randomness: Randomness) -> Flags:
-    """Coins with P(heads) = exp(-γ), γ the product of the ratios (numerators, denominator), each at most 1.
+    """Toss coins with P(heads) = exp(-γ), γ the product of the ratios (numerators, denominator), each at most 1.
 
     Algorithm 1: flip coins of γ/1, γ/2, γ/3, .. until the first tail; heads exactly if that was coin
     number 1, 3, 5, ... A coin of γ/K is heads if independent coins of all its factors are.
@@ -125,7 +125,7 @@ def geometric(count: int, randomness: Randomness) -> Words:
 
 
 def fill(count: int, candidates: Callable[[int], Vector]) -> Vector:
-    """The first `count` accepted candidates."""
+    """Return the first `count` accepted candidates."""
     result = np.empty(count, dtype=np.int64)
     filled = 0
     while filled < count:
@@ -155,7 +155,7 @@ _WIDEST = 64
 
 
 def laplace_scale(wanted: Fraction) -> Fraction:
-    """The smallest scale of at least `wanted` that `discrete_laplace` is asked for: excess below 2^-39.
+    """Return the smallest scale of at least `wanted` that `discrete_laplace` is asked for: excess below 2^-39.
 
     Examples
     --------
@@ -166,7 +166,7 @@ def laplace_scale(wanted: Fraction) -> Fraction:
 
 
 def gaussian_scale(wanted: Fraction) -> Fraction:
-    """The smallest σ of at least `wanted` that `discrete_gaussian` is asked for: excess below 2^-20.
+    """Return the smallest σ of at least `wanted` that `discrete_gaussian` is asked for: excess below 2^-20.
 
     Examples
     --------
@@ -177,7 +177,7 @@ def gaussian_scale(wanted: Fraction) -> Fraction:
 
 
 def discrete_laplace(count: int, *, numerator: int, denominator: int, randomness: Randomness) -> Vector:
-    """Independent draws with P(x) ∝ exp(-|x|/b) on the integers, b = numerator/denominator.
+    """Draw independently with P(x) ∝ exp(-|x|/b) on the integers, b = numerator/denominator.
 
     Guarantee: exact, given uniform words, up to a total variation of 1e-444 per draw (see `coins.LONGEST_RUN`);
     |x| < 2^62. Both parts of the ratio, in lowest terms, must be at most 2^52.
@@ -205,7 +205,7 @@ def discrete_laplace(count: int, *, numerator: int, denominator: int, randomness
 
 
 def discrete_gaussian(count: int, *, numerator: int, denominator: int, randomness: Randomness) -> Vector:
-    """Independent draws with P(x) ∝ exp(-x²/2σ²) on the integers, σ = numerator/denominator.
+    """Draw independently with P(x) ∝ exp(-x²/2σ²) on the integers, σ = numerator/denominator.
 
     Guarantee: exact, given uniform words, up to a total variation of 1e-444 per draw; |x| < 2^62.
     In lowest terms the denominator must be at most 2^25 and the numerator below 2^21, or such a number times
@@ -236,7 +236,7 @@ def discrete_gaussian(count: int, *, numerator: int, denominator: int, randomnes
 
 
 def _bernoulli_half_square(f: Words, s: int, shift: int, randomness: Randomness) -> Flags:
-    """Coins with P(heads) = exp(-f²/2n²) where n = s·2^shift, f ≤ 64n and s < 2^21.
+    """Toss coins with P(heads) = exp(-f²/2n²) where n = s·2^shift, f ≤ 64n and s < 2^21.
 
     With f = c·2^shift + b the exponent is c²/2s² + (c/s²)(b/2^shift) + (1/2s²)(b/2^shift)²: three
     independent coins, whose integers all stay below 2^63 (c² < 2^54). If shift > 0 then s ≥ 2^20, so that
@@ -257,7 +257,7 @@ def _bernoulli_half_square(f: Words, s: int, shift: int, randomness: Randomness)
 
 
 def round_up(wanted: Fraction, *, bits: int, smallest: Fraction) -> Fraction:
-    """The smallest number of `bits` significant bits that is at least `wanted` and `smallest`."""
+    """Return the smallest number of `bits` significant bits that is at least `wanted` and `smallest`."""
     if not 0 < wanted <= LARGEST_SCALE:
         raise ParameterError(
             "epsilon",
@@ -273,7 +273,7 @@ def round_up(wanted: Fraction, *, bits: int, smallest: Fraction) -> Fraction:
 
 
 def checked_scale(numerator: int, denominator: int) -> Fraction:
-    """The ratio, or an error if the samplers cannot use it."""
+    """Return the ratio, or raise if the samplers cannot use it."""
     if not (
         isinstance(numerator, int) and isinstance(denominator, int) and numerator > 0 and denominator > 0
     ):
@@ -290,7 +290,7 @@ def checked_scale(numerator: int, denominator: int) -> Fraction:
 
 
 def choose(losses: Vector, *, scale: Fraction, randomness: Randomness) -> int:
-    """A candidate, with probability proportional to exp(-loss/scale).
+    """Choose a candidate, with probability proportional to exp(-loss/scale).
 
     Guarantee: exact, given uniform words, up to a total variation of 1e-440: candidates are drawn uniformly and kept
     with probability exp(-(loss - least loss)/scale), a coin of `coins.py`; no floating point decides anything. If one

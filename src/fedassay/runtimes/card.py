@@ -140,7 +140,7 @@ DEFAULT = "in-process"
 
 
 def simulations() -> dict[str, type[SimulationParameters]]:
-    """The parameters of the runtimes that simulate clients, by name."""
+    """Return the parameters of the runtimes that simulate clients, by name."""
     return {
         name: card.parameters
         for name, card in RUNTIME_CARDS.items()
@@ -149,7 +149,7 @@ def simulations() -> dict[str, type[SimulationParameters]]:
 
 
 def simulation_named(name: str) -> type[SimulationParameters]:
-    """The parameters of the runtime of this name, if it simulates clients."""
+    """Return the parameters of the runtime of this name, if it simulates clients."""
     known = simulations()
     if name not in known:
         raise ParameterError("runtime", f"got {name!r}{meant(name, known)}.")

@@ -86,7 +86,7 @@ class MessagingRuntime(ABC):
         self._stock.setdefault(name, []).extend(prekeys)
 
     def prekeys(self, names: Sequence[str]) -> Mapping[str, bytes]:
-        """A prekey of each of these clients that has offered one, to be named in one exchange and then no more."""
+        """Return a prekey of each of these clients that has offered one, to be named in one exchange only."""
         found = {}
         for name in names:
             stock = self._stock.get(name, [])
@@ -98,7 +98,7 @@ class MessagingRuntime(ABC):
         return found
 
     def renewed(self, prekeys: Mapping[str, bytes]) -> Mapping[str, bytes]:
-        """See `run.Runtime`."""
+        """Return the prekeys of an exchange that is taken up again; see `run.Runtime`."""
         if not self.simulated or self._handed_out.issuperset(prekeys.values()):
             return prekeys
         return self.prekeys(tuple(prekeys))

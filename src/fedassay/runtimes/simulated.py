@@ -26,7 +26,7 @@ Progress = Callable[[int, int, int], None]
 
 
 def silent(leg: int, done: int, total: int) -> None:
-    """No progress."""
+    """Report no progress."""
 
 
 # --- what a runtime that simulates clients is given ---------------------------------------------------------
@@ -62,14 +62,14 @@ class SimulatedFederation:
     progress: Progress = field(default=silent, repr=False)
 
     def clients(self) -> Iterator[Client]:
-        """All clients, as objects of this process, in the order of their names."""
+        """Return all clients, as objects of this process, in the order of their names."""
         counts = self.rows.rows_per_client.tolist()
         return (
             Client(self._site(name, count)) for name, count in zip(self.rows.clients, counts, strict=True)
         )
 
     def servers(self) -> list[Helper]:
-        """The servers of a trust model that has two."""
+        """Return the servers of a trust model that has two."""
         return [Helper(name, randomness=self.randomness.child(f"helper/{name}")) for name in SERVERS]
 
     def _site(self, name: str, count: int) -> Site:

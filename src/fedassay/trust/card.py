@@ -92,7 +92,7 @@ def refuse_points(query: Query[Any]) -> None:
 
 
 def budget_of(setting: Setting, trust: str) -> Budget:
-    """The budget that a trust model with noise cannot do without."""
+    """Return the budget, which a trust model with noise requires."""
     if setting.budget is None:
         raise UsageError(f"{trust}: got no privacy budget, expected one; give `epsilon` (and `delta`).")
     return setting.budget
@@ -126,7 +126,7 @@ def protected(protection: Protection) -> str:
 
 
 def exactly(number: float) -> str:
-    """A number as it is: rounding an epsilon down would promise more than holds.
+    """Write a number as it is: rounding an epsilon down would promise more than holds.
 
     Examples
     --------

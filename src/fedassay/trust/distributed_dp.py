@@ -78,7 +78,7 @@ class DistributedDP(OneShot):
     clients_sample: ClassVar[bool] = True
 
     def plan(self, query: Query[Any], setting: Setting) -> Plan:
-        """Only sums, for a budget, whose total with all noise provably fits into 64 bits.
+        """Plan sums only, for a budget, whose total with all noise provably fits into 64 bits.
 
         `Plan.noise` is what a total over all clients would carry. `setting.clients` of 0 stands for a number
         that is not known yet.
@@ -95,13 +95,13 @@ class DistributedDP(OneShot):
         return plan
 
     def largest_extra(self, plan: Plan) -> int:
-        """The largest share of noise, for the proof that totals do not wrap."""
+        """Return the largest share of noise, for the proof that totals do not wrap."""
         return plan.query.of.overlap * accounting.largest_share(plan.noise)
 
     def contribution(
         self, plans: Sequence[Plan], measure: Measure, numbers: Sizes, randomness: Randomness
     ) -> Vector:
-        """The measured vectors, each with this client's share of its noise."""
+        """Return the measured vectors, each with this client's share of its noise."""
         shares = [_drawn(plan, Fraction(1, numbers.honest), randomness) for plan in plans]
         for plan, share in zip(plans, shares, strict=True):
             require(
@@ -113,7 +113,7 @@ class DistributedDP(OneShot):
     def exchange(
         self, exchange: Exchange, randomness: Randomness
     ) -> Generator[Round, Replies, tuple[Released[Any], ...]]:
-        """The secure sum; what it opens carries the survivors' noise."""
+        """Run the secure sum; what it opens carries the survivors' noise."""
         totals = yield from super().exchange(exchange, randomness)
         honest = self.sizes_of(exchange).honest
         return tuple(
@@ -124,7 +124,7 @@ class DistributedDP(OneShot):
     def aggregate(
         self, plans: Sequence[Plan], totals: Sequence[Vector], clients: int, randomness: Randomness
     ) -> tuple[Released[Any], ...]:
-        """The shares of all clients add up to one draw with as many parts."""
+        """Simulate the noise: the shares of all clients add up to one draw with as many parts."""
         self.check_cohort(clients)
         honest = self.sizes(clients, roster=plans[0].setting.clients or clients).honest
         return tuple(

@@ -66,7 +66,7 @@ class Introductions:
             raise ProtocolError(f"{self.trust}: {sentence}")
 
     def fields(self, message: object, names: set[str], *, who: str = "the relay") -> dict[str, object]:
-        """The message, if it is a mapping with these fields and no others."""
+        """Return the message, if it is a mapping with these fields and no others."""
         if not isinstance(message, dict) or message.keys() != names:
             raise ProtocolError(
                 f"{self.trust}: got a message of {who} without its fields {', '.join(sorted(names))}."
@@ -78,7 +78,7 @@ class Introductions:
     def hello(
         self, request: Request, session_of: Callable[[tuple[str, str]], bytes], randomness: Randomness
     ) -> tuple[Message, Message]:
-        """A server's reply to the first leg, and what it keeps: its place, the session, and its key's private half."""
+        """Return a server's reply to the first leg, and what it keeps: its place, the session, and its private half."""
         servers = self._names(self.fields(request.message, {"servers"})["servers"])
         name, credentials = request.recipient, request.credentials
         self.require(name in servers, f"got the servers {servers}, expected this one to be among them.")
@@ -108,7 +108,7 @@ class Introductions:
     # --- what others receive --------------------------------------------------------------------------------------
 
     def told_servers(self, message: object) -> Introduced:
-        """Both servers' names, keys and signatures; they must differ."""
+        """Read both servers' names, keys and signatures; they must differ."""
         told = self.fields(message, set(INTRODUCTION))
         names = self._names(told["servers"])
         keys, signatures = told["keys"], told["signatures"]
@@ -140,7 +140,7 @@ class Introductions:
     def told_later(
         self, request: Request, state: Message, *also: str
     ) -> tuple[KeyPair, Introduced, dict[str, Any]]:
-        """A server's own pair, both servers, and the other fields of a message in which these are introduced.
+        """Read a server's own pair, both servers, and the other fields of a message in which these are introduced.
 
         It believes that the other server is the one of the first leg, that its key stays, and that it has signed it.
         `state` is that of `hello` and, once known, has the `keys`.
@@ -175,7 +175,7 @@ class Introductions:
     # --- the relay --------------------------------------------------------------------------------------------
 
     def servers(self, exchange: Exchange) -> tuple[str, str]:
-        """The names of the two servers."""
+        """Return the names of the two servers."""
         names = exchange.helpers
         if len(names) != 2 or names[0] == names[1]:
             raise UsageError(

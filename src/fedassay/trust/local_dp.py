@@ -92,7 +92,7 @@ class LocalDP(LocalParameters, TrustModel):
     shows_measurements: ClassVar[bool] = False
 
     def with_one_row_each(self, protection: Protection) -> Protection:
-        """The unit client, of one row, so that unary encoding serves; unless something else was asked for."""
+        """Return the unit client, of one row, so that unary encoding serves; unless something else was asked for."""
         if self.encoding == "noise" or protection.rows_per_client not in (None, 1):
             return protection
         return Protection(unit=Unit.CLIENT, neighbours=protection.neighbours, rows_per_client=1)
@@ -159,7 +159,7 @@ class LocalDP(LocalParameters, TrustModel):
     def exchange(
         self, exchange: Exchange, randomness: Randomness
     ) -> Generator[Round, Replies, tuple[Released[Any], ...]]:
-        """Server half: one round, then count the ones of each partition, or add the noisy vectors."""
+        """Run the server half: one round, then count the ones of each partition, or add the noisy vectors."""
         questions = [Question.of(plan) for plan in exchange.plans]
 
         def fits(name: str, contents: list[Any]) -> list[Any] | None:
@@ -177,7 +177,7 @@ class LocalDP(LocalParameters, TrustModel):
     def respond(
         self, request: Request, measure: Measure, state: Message, randomness: Randomness
     ) -> tuple[Message, Message]:
-        """Client half: a private report per plan; always one, whatever was measured."""
+        """Run the client half: make a private report per plan; always one, whatever was measured."""
         plain.require_first_leg(request)
         questions = [Question.of(plan) for plan in request.plans]
         partitions = _assigned(questions, request.exchange, request.recipient)
@@ -192,7 +192,7 @@ class LocalDP(LocalParameters, TrustModel):
     def aggregate(
         self, plans: Sequence[Plan], totals: Sequence[Vector], clients: int, randomness: Randomness
     ) -> tuple[Released[Any], ...]:
-        """Sums only. Unary reports only of clients with one row: totals do not show who has which rows."""
+        """Simulate sums only; unary reports only of clients with one row: totals do not show who has which rows."""
         return tuple(
             _simulated(plan, total, clients, randomness) for plan, total in zip(plans, totals, strict=True)
         )
@@ -230,7 +230,7 @@ class LocalDP(LocalParameters, TrustModel):
 
 
 def _assigned(questions: Sequence[Question], exchange: bytes, client: str) -> list[int]:
-    """Which partition this client reports on, for each question: public."""
+    """Return which partition this client reports on, for each question: public."""
     return [
         assigned(exchange, index, client, len(question.partitions)) if question.partitions else 0
         for index, question in enumerate(questions)
@@ -238,7 +238,7 @@ def _assigned(questions: Sequence[Question], exchange: bytes, client: str) -> li
 
 
 def _check_choice(query: Query[Any], setting: Setting) -> None:
-    """A choice protects one row, where all else protects everything that the client holds."""
+    """Check the bound on rows: a choice protects one row, where all else protects all that the client holds."""
     if isinstance(query, Select) and setting.protection.rows_per_client != 1:
         raise UnsupportedQuery(
             f"Select of {query.of.name}: with the encoding unary all that a client holds is protected, and a choice "
@@ -247,7 +247,7 @@ def _check_choice(query: Query[Any], setting: Setting) -> None:
 
 
 def check_parts_are_clients(query: Query[Any], setting: Setting) -> None:
-    """A client with rows in both parts would report twice, and each report is about all that it holds."""
+    """Check the parts: a client with rows in both would report twice, and each report is about all that it holds."""
     if query.part is not Part.ALL and setting.protection.unit is not Unit.CLIENT:
         raise UnsupportedQuery(
             f"{query.of.name} of the {query.part} rows: a client with several rows would report on both parts, "
@@ -256,14 +256,14 @@ def check_parts_are_clients(query: Query[Any], setting: Setting) -> None:
 
 
 def _unary_noise(query: Query[Any], budget: Budget, clients: int) -> Noise:
-    """The law for this share of epsilon, if clients spread evenly over the partitions."""
+    """Return the law for this share of epsilon, if clients spread evenly over the partitions."""
     scale = accounting.calibrate(Budget(epsilon=budget.epsilon), _ONE, query.share).scale
     parts = len(query.of.partitions)
     return reported(max(scale, SMALLEST_SCALE), [max(1, clients) / parts] * parts)
 
 
 def _simulated(plan: Plan, total: Vector, clients: int, randomness: Randomness) -> Released[Any]:
-    """A release drawn from the law of the protocol."""
+    """Draw a release from the law of the protocol."""
     require_sum(plan.query)
     if plan.noise.law != UNARY:
         noise = several(plan.noise, clients)

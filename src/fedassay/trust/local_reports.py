@@ -64,7 +64,7 @@ def reach(noise: Noise) -> int:
 
 
 def room_beside(noise: Noise, summary: Summary[Any]) -> int:
-    """Totals below this, in absolute value, are still int64 with their noise."""
+    """Return the bound below which totals, in absolute value, are still int64 with their noise."""
     return 2**63 - summary.overlap * reach(noise)
 
 
@@ -88,7 +88,7 @@ def several(noise: Noise, messages: int) -> Noise:
 
 
 def sum_of_draws(noise: Noise, size: int, randomness: Randomness) -> Vector:
-    """Simulation: sums of `noise.copies` draws, by the law of such sums.
+    """Draw sums of `noise.copies` draws, by the law of such sums (simulation).
 
     Laplace: the difference of two negative binomial draws. Gaussian of σ >= 2: one draw of √copies·σ, which
     differs from the sum by a total variation of about copies·exp(-π²σ²) at most, under 1e-9 for 10^7 clients
@@ -153,7 +153,7 @@ class UnaryEncoding:
         return self.q * (1 - self.q) / self.contrast**2
 
     def report(self, cell: int | None, cells: int, randomness: Randomness) -> bytes:
-        """Client side: the randomised bits, eight to a byte, for this cell or for none."""
+        """Return the randomised bits, eight to a byte, for this cell or for none (client side)."""
         thresholds = np.full(cells, self.threshold, dtype=np.uint64)
         if cell is not None:
             thresholds[cell] = _FAIR
@@ -184,7 +184,7 @@ def _threshold(scale: float) -> int:
 
 
 def assigned(exchange: bytes, plan: int, client: str, partitions: int) -> int:
-    """Which partition a client reports on: public, the same on both sides, uniform up to 2^-60.
+    """Return the partition that a client reports on: public, the same on both sides, uniform up to 2^-60.
 
     Examples
     --------
@@ -197,7 +197,7 @@ def assigned(exchange: bytes, plan: int, client: str, partitions: int) -> int:
 
 
 def chosen_row(counts: NDArray[np.int64], randomness: Randomness) -> int | None:
-    """The cell of one row, chosen uniformly among all rows of the client; None if it has none."""
+    """Choose the cell of one row, uniformly among all rows of the client; None if it has none."""
     ends = np.cumsum(np.maximum(counts, 0))
     if ends[-1] == 0:
         return None
@@ -256,7 +256,7 @@ LIMIT = 2**63
 
 
 def largest_report(summary: Summary[Any], noise: Noise) -> int:
-    """No entry of an honest client's noisy vector is larger."""
+    """Return a bound on every entry of an honest client's noisy vector."""
     return summary.largest + summary.overlap * reach(noise)
 
 
@@ -280,7 +280,7 @@ class Question:
         return cls(plan=plan, partitions=plan.query.of.partitions if plan.noise.law == UNARY else ())
 
     def report(self, vector: Vector, partition: int, randomness: Randomness) -> Any:
-        """Client side: a report that is private by itself; there always is one, whatever was measured."""
+        """Make a report that is private by itself (client side); there always is one, whatever was measured."""
         plan = self.plan
         if self.partitions:
             cells = self.partitions[partition]
@@ -347,7 +347,7 @@ def reported(scale: float, reports: Sequence[float]) -> Noise:
 
 
 def estimated(plan: Plan, ones: Sequence[Vector], reports: Sequence[int]) -> Released[Any]:
-    """The estimates of all cells from the ones of each partition."""
+    """Estimate all cells from the ones of each partition."""
     clients = sum(reports)
     if clients < 2 or min(reports) == 0:
         raise TooFewClients(

@@ -70,7 +70,7 @@ def ask(
 
 
 def ask_for_vectors(exchange: Exchange) -> Generator[Round, Replies, list[list[Vector]]]:
-    """Server half: the vectors of each client that answered, one per plan."""
+    """Ask for the vectors of each client that answered, one per plan (server half)."""
 
     def fits(name: str, vectors: list[Any]) -> list[Any] | None:
         fit = all(_fits(vector, plan) for vector, plan in zip(vectors, exchange.plans, strict=True))
@@ -86,7 +86,7 @@ def require_first_leg(request: Request) -> None:
 
 
 def answer(request: Request, measure: Measure) -> Message:
-    """Client half: the measured vectors; for a `Select`, a one at the smallest loss (the first, if tied)."""
+    """Return the measured vectors (client half); for a `Select`, a one at the smallest loss (the first, if tied)."""
     require_first_leg(request)
     return {
         "vectors": [
@@ -97,7 +97,7 @@ def answer(request: Request, measure: Measure) -> Message:
 
 
 def total(vectors: Sequence[Vector], plan: Plan, *, limit: int) -> Vector:
-    """The sum over clients, proven not to wrap by the number that really answered."""
+    """Return the sum over clients, proven not to wrap by the number that really answered."""
     if len(vectors) * plan.query.of.largest >= limit:
         raise ProtocolError(f"{plan.query.of.name}: more clients answered than the plan allows for.")
     result = np.zeros(plan.query.of.length, dtype=np.int64)
@@ -107,7 +107,7 @@ def total(vectors: Sequence[Vector], plan: Plan, *, limit: int) -> Vector:
 
 
 def one_hot(losses: Vector) -> Vector:
-    """A one at the smallest loss, zeros elsewhere.
+    """Return a one at the smallest loss, zeros elsewhere.
 
     Examples
     --------
@@ -163,7 +163,7 @@ class Plain(TrustModel):
     def exchange(
         self, exchange: Exchange, randomness: Randomness
     ) -> Generator[Round, Replies, tuple[Released[Any], ...]]:
-        """Server half: one round, then add (or keep apart) what came."""
+        """Run the server half: one round, then add (or keep apart) what came."""
         answers = yield from ask_for_vectors(exchange)
         return tuple(
             Released(value=_gather(column, plan), noise=NO_NOISE, clients=len(answers))
@@ -173,13 +173,13 @@ class Plain(TrustModel):
     def respond(
         self, request: Request, measure: Measure, state: Message, randomness: Randomness
     ) -> tuple[Message, Message]:
-        """Client half: the exact vectors."""
+        """Run the client half: return the exact vectors."""
         return answer(request, measure), {}
 
     def aggregate(
         self, plans: Sequence[Plan], totals: Sequence[Vector], clients: int, randomness: Randomness
     ) -> tuple[Released[Any], ...]:
-        """The totals themselves; only sums can be made from totals."""
+        """Return the totals themselves; only sums can be made from totals."""
         for plan in plans:
             require_sum(plan.query)
         return tuple(Released(value=total, noise=NO_NOISE, clients=clients) for total in totals)

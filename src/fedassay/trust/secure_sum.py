@@ -36,7 +36,7 @@ collusion below 1.
     shows_measurements: ClassVar[bool] = False
 
     def plan(self, query: Query[Any], setting: Setting) -> Plan:
-        """Only sums, without a budget, whose total provably fits into 64 bits.
+        """Plan sums only, without a budget, whose total provably fits into 64 bits.
 
         `setting.clients` of 0 stands for a number that is not known yet.
         """
@@ -54,7 +54,7 @@ collusion below 1.
     def aggregate(
         self, plans: Sequence[Plan], totals: Sequence[Vector], clients: int, randomness: Randomness
     ) -> tuple[Released[Any], ...]:
-        """The totals: the protocol is exact, so there is nothing to draw."""
+        """Return the totals: the protocol is exact, so there is nothing to draw."""
         self.check_cohort(clients)
         return tuple(Released(value=total.copy(), noise=NO_NOISE, clients=clients) for total in totals)
 

@@ -74,7 +74,7 @@ class ServerDP(TrustModel):
     def exchange(
         self, exchange: Exchange, randomness: Randomness
     ) -> Generator[Round, Replies, tuple[Released[Any], ...]]:
-        """Server half: one round, add up, add noise."""
+        """Run the server half: one round, add up, add noise."""
         answers = yield from plain.ask_for_vectors(exchange)
         columns = zip(*answers, strict=True)
         totals = [
@@ -86,13 +86,13 @@ class ServerDP(TrustModel):
     def respond(
         self, request: Request, measure: Measure, state: Message, randomness: Randomness
     ) -> tuple[Message, Message]:
-        """Client half: the exact vectors; the server is trusted with them."""
+        """Run the client half: return the exact vectors; the server is trusted with them."""
         return plain.answer(request, measure), {}
 
     def aggregate(
         self, plans: Sequence[Plan], totals: Sequence[Vector], clients: int, randomness: Randomness
     ) -> tuple[Released[Any], ...]:
-        """Noise on exact totals: also what the real exchange ends with."""
+        """Add noise to exact totals, as the real exchange does in the end."""
         return tuple(
             Released(value=_noisy(total, plan, randomness), noise=plan.noise, clients=clients)
             for plan, total in zip(plans, totals, strict=True)
@@ -117,7 +117,7 @@ class ServerDP(TrustModel):
 def _noise(
     query: Sum[Any], setting: Setting, budget: Budget, sensitivity: Sensitivity
 ) -> tuple[Noise, float]:
-    """The noise, and the probability of taking part as far as it counts for the guarantee."""
+    """Return the noise, and the probability of taking part as far as it counts for the guarantee."""
     cohort = query.cohort
     if isinstance(cohort, Sample) and amplifies(budget, setting.protection, cohort, query.share):
         noise = calibrate_sampled(

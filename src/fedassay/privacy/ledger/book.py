@@ -61,7 +61,7 @@ def upgrade(connection: LedgerConnection, *, label: str, to: int = len(STEPS)) -
 
 
 def version_of(connection: LedgerConnection, *, label: str) -> int:
-    """The version of the tables, 0 if there are none; raises as `upgrade` does."""
+    """Return the version of the tables, 0 if there are none; raises as `upgrade` does."""
     names = [name for (name,) in connection.execute(connection.tables_query)]
     if VERSION not in names:
         if names and connection.others_matter:
@@ -153,7 +153,7 @@ class Book:
             self._catch_up(connection)
 
     def stored(self) -> Iterator[Record]:
-        """All records, from the first, as they are now; checked again."""
+        """Yield all records, from the first, as they are now; checked again."""
         with self._mutex, self.place.saying(), self._begun() as connection:
             yield from follow(Head(), _rows(connection, "sequence > 0"), label=self.place.label)
 
@@ -172,7 +172,7 @@ class Book:
 
     @contextmanager
     def _begun(self) -> Iterator[LedgerConnection]:
-        """A transaction of the database; a connection that has broken since the last time is replaced."""
+        """Begin a transaction of the database; a connection that has broken since the last time is replaced."""
         kept = self._connection is not None
         connection = self._connected()
         try:
@@ -287,7 +287,7 @@ class Transaction:
         object.__setattr__(self, "appended", [])
 
     def find(self, kind: str, ids: Sequence[str]) -> list[Record]:
-        """The records of this kind with these ids; raises if the database has one that was never checked."""
+        """Return the records of this kind with these ids; raise if the database has one that was never checked."""
         found: list[Record] = []
         for start in range(0, len(ids), _AT_ONCE):
             some = {f"id{i}": one for i, one in enumerate(ids[start : start + _AT_ONCE])}
@@ -348,7 +348,7 @@ _waiting: list[Book] = []
 
 
 def _before_fork() -> None:
-    """Nothing may be open while this process is copied: both would believe to hold the locks of one of them."""
+    """Hold all books while this process is copied: both copies would believe to hold the locks of one of them."""
     _waiting[:] = list(_books)
     for book in _waiting:
         book._mutex.acquire()

@@ -92,7 +92,7 @@ class Record:
 
 
 def record_after(head: Head, *, kind: str, id: str | None, body: Mapping[str, Any], time: str) -> Record:  # noqa: A002
-    """The record that follows this head.
+    """Return the record that follows this head.
 
     Examples
     --------
@@ -113,7 +113,7 @@ def record_after(head: Head, *, kind: str, id: str | None, body: Mapping[str, An
 
 
 def canonical(value: Any) -> str:
-    r"""The one JSON text of this value: sorted keys, no spaces, ASCII only, no number that is not finite.
+    r"""Return the one JSON text of this value: sorted keys, no spaces, ASCII only, no number that is not finite.
 
     Examples
     --------
@@ -124,14 +124,14 @@ def canonical(value: Any) -> str:
 
 
 def digest(previous: str, content: str) -> str:
-    """The hash of a record; `previous` has a fixed length, so that no two pairs give the same bytes."""
+    """Return the hash of a record; `previous` has a fixed length, so that no two pairs give the same bytes."""
     # Not ASCII is not ours: it gets a hash too, which then is not the recorded one.
     text = f"{previous}\n{content}".encode("utf-8", "backslashreplace")
     return hashlib.sha256(_LINE + text).hexdigest()
 
 
 def follow(head: Head, records: Iterable[Record], *, label: str) -> Iterator[Record]:
-    """The records, each checked against the one before; the first one must follow this head.
+    """Yield the records, each checked against the one before; the first one must follow this head.
 
     Raises
     ------
@@ -165,7 +165,7 @@ def intact(record: Record) -> bool:
 
 
 def id_text(id: str | bytes) -> str:  # noqa: A002
-    """An id as ASCII text: bytes and texts never mean the same. In the place of a long one stands its hash.
+    """Return an id as ASCII text: bytes and texts never mean the same. A long one is replaced by its hash.
 
     Examples
     --------
@@ -179,7 +179,7 @@ def id_text(id: str | bytes) -> str:  # noqa: A002
 
 
 def body_of(charge: Charge) -> dict[str, Any]:
-    """A charge as plain JSON values. A sensitivity may be infinite where there is no noise."""
+    """Return a charge as plain JSON values. A sensitivity may be infinite where there is no noise."""
     body = asdict(charge) | {"id": _plain_id(charge.id)}
     for name in _NUMBERS:
         number = float(body[name])
@@ -188,7 +188,7 @@ def body_of(charge: Charge) -> dict[str, Any]:
 
 
 def charge_of(body: Mapping[str, Any]) -> Charge:
-    """The charge that `body_of` was made from; fields that are younger than the record have their defaults.
+    """Return the charge that `body_of` was made from; fields that are younger than the record have their defaults.
 
     Examples
     --------
@@ -237,7 +237,7 @@ class Anchor:
 
     @contextmanager
     def locked(self) -> Iterator[HeldAnchor]:
-        """The anchor while no other process, thread or ledger object of this machine has it."""
+        """Lock the anchor: no other process, thread or ledger object of this machine has it meanwhile."""
         try:
             self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -260,7 +260,7 @@ class HeldAnchor:
     descriptor: int
 
     def read(self) -> Head | None:
-        """The head, or None if none was ever written."""
+        """Return the head, or None if none was ever written."""
         line = os.pread(self.descriptor, 4096, 0)
         if not line:
             return None

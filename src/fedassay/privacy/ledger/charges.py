@@ -197,7 +197,7 @@ class Ledger(ABC):
 
     @abstractmethod
     def find(self, id: str | bytes) -> Charge | None:  # noqa: A002
-        """The charge that is recorded with this id."""
+        """Return the charge that is recorded with this id."""
 
     def has(self, id: str | bytes) -> bool:  # noqa: A002
         """Return whether a charge with this id is recorded."""
@@ -205,11 +205,11 @@ class Ledger(ABC):
 
     @abstractmethod
     def spent(self, dataset: str, delta: float) -> float:
-        """The epsilon that the releases of this data set add up to, at this delta."""
+        """Return the epsilon that the releases of this data set add up to, at this delta."""
 
     @abstractmethod
     def split_fingerprint(self, dataset: str) -> str | None:
-        """The fingerprint of the rows of which a part (not all) was first released; None if no part was.
+        """Return the fingerprint of the rows of which a part (not all) was first released; None if no part was.
 
         Only charges with the same fingerprint may name a part; see `require_one_split`.
         """
@@ -257,15 +257,15 @@ class MemoryLedger(Ledger):
                     self._splits.setdefault(charge.dataset, charge.fingerprint)
 
     def find(self, id: str | bytes) -> Charge | None:  # noqa: A002
-        """See `Ledger`."""
+        """Return the charge that is recorded with this id; see `Ledger`."""
         return self._charges.get(id)
 
     def spent(self, dataset: str, delta: float) -> float:
-        """The epsilon that the releases of this data set add up to; infinite if one had no noise."""
+        """Return the epsilon that the releases of this data set add up to; infinite if one had no noise."""
         return compose((charge for charge in self.charges if charge.dataset == dataset), delta)
 
     def split_fingerprint(self, dataset: str) -> str | None:
-        """See `Ledger`."""
+        """Return the fingerprint of the first split; see `Ledger`."""
         return self._splits.get(dataset)
 
 
@@ -276,7 +276,7 @@ def admit(
     budget: Budget | None,
     allow_exact: bool = False,
 ) -> tuple[Charge, ...]:
-    """The charges that must be recorded, or an error if they may not be. Changes nothing.
+    """Return the charges that must be recorded, or raise if they may not be. Changes nothing.
 
     `recorded` maps ids to charges; of the charges it may leave out those of other data sets with other ids.
     """
@@ -291,7 +291,7 @@ def admit(
 
 
 def unrecorded(charges: Sequence[Charge], recorded: Mapping[str | bytes, Charge]) -> tuple[Charge, ...]:
-    """The charges whose ids are new, each once; an id that stands for something else is a `ProtocolError`."""
+    """Return the charges whose ids are new, each once; an id that stands for something else is a `ProtocolError`."""
     new: dict[str | bytes, Charge] = {}
     for charge in charges:
         known = recorded.get(charge.id, new.get(charge.id))
@@ -306,7 +306,7 @@ def unrecorded(charges: Sequence[Charge], recorded: Mapping[str | bytes, Charge]
 
 
 def by_dataset(charges: Iterable[Charge]) -> dict[str, list[Charge]]:
-    """The charges of each data set."""
+    """Group the charges by data set."""
     found: dict[str, list[Charge]] = {}
     for charge in charges:
         found.setdefault(charge.dataset, []).append(charge)
@@ -314,7 +314,7 @@ def by_dataset(charges: Iterable[Charge]) -> dict[str, list[Charge]]:
 
 
 def compose(charges: Iterable[Charge] | Mapping[Charge, int], delta: float) -> float:
-    """The epsilon of these releases of one data set together, at this delta; a mapping says how many of each.
+    """Return the epsilon of these releases of one data set together, at this delta; a mapping says how many of each.
 
     Releases on different atoms of the rows (`Part.atoms`) compose in parallel: each unit is in exactly one of them, so
     it meets only the releases on parts that its own atom belongs to; the worst atom counts. Assumption: all

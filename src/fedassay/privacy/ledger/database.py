@@ -81,7 +81,7 @@ class SpentTally:
             self._divergence[atom] = self._divergence[atom] + divergence
 
     def fits(self, added: Sequence[Charge], budget: Budget, *, allow_exact: bool = False) -> bool:
-        """True only if `ledger.check` would let the charges pass; false says nothing."""
+        """Return True only if `ledger.check` would let the charges pass; False is inconclusive."""
         noisy = [charge for charge in added if not charge.exact]
         if len(noisy) < len(added) and not allow_exact:
             return False
@@ -219,7 +219,7 @@ class DatabaseLedger(Ledger):
             return charge_of(found[0].body) if found else None
 
     def spent(self, dataset: str, delta: float) -> float:
-        """The epsilon that the releases of this data set add up to, at this delta."""
+        """Return the epsilon that the releases of this data set add up to, at this delta."""
         self._book.read()
         return compose(self._tallies.of(dataset).counts, delta)
 

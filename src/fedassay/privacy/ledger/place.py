@@ -68,7 +68,7 @@ class Place:
         return cls(label=url.label, file=None, _url=url)
 
     def identity(self) -> tuple[int, int]:
-        """Which file it is now: another one after a copy was moved into its place. Always the same in PostgreSQL."""
+        """Identify the file as it is now: another one after a copy was moved into its place. Constant in PostgreSQL."""
         if self.file is None or not self.file.exists():
             return 0, 0
         found = os.stat(self.file)
@@ -87,7 +87,7 @@ class Place:
 
     @contextmanager
     def transaction(self) -> Iterator[LedgerConnection]:
-        """A connection for one transaction, committed unless an error ends it."""
+        """Open a connection for one transaction, committed unless an error ends it."""
         with self.saying(), closing(self.connect()) as connection:
             connection.begin()
             yield connection
@@ -148,7 +148,7 @@ class SqliteLedger:
         self._connection.execute("COMMIT" if commit else "ROLLBACK")
 
     def execute(self, statement: str, values: Mapping[str, Any] | None = None) -> Iterator[tuple[Any, ...]]:
-        """The rows of a statement, whose parameters are written ``:name``."""
+        """Return the rows of a statement, whose parameters are written ``:name``."""
         return iter(self._connection.execute(statement, values or {}))
 
     def execute_many(self, statement: str, values: Sequence[Mapping[str, Any]]) -> None:

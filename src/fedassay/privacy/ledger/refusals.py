@@ -57,7 +57,7 @@ class SiteRecords:
         self._refusals = [*self._refusals, refusal][-MOST_KEPT:]
 
     def refusals(self) -> Sequence[RefusedRequest]:
-        """The newest ones, at most `MOST_KEPT`, oldest first."""
+        """Return the newest refusals, at most `MOST_KEPT`, oldest first."""
         return tuple(self._refusals)
 
 
@@ -94,7 +94,7 @@ class DatabaseRecords(SiteRecords):
         return tuple(self.numbered().values())
 
     def numbered(self) -> dict[int, RefusedRequest]:
-        """The refusals by their number since the first one."""
+        """Return the refusals by their number since the first one."""
         if self._place.file is not None and not self._place.file.exists():
             return {}
         with self._place.transaction() as connection:

@@ -41,7 +41,7 @@ class Disclosure:
             raise UsageError(f"disclosure profile {self.name}: expected whole numbers of at least 1.")
 
     def protect(self, counts: Vector) -> Vector:
-        """The counts as they may be seen."""
+        """Return the counts as they may be seen."""
         rounded = (counts + self.multiple // 2) // self.multiple * self.multiple
         return np.where(counts < self.least, 0, rounded).astype(np.int64)
 
@@ -54,13 +54,13 @@ class Disclosure:
         return summary.from_leaves(self.protect(counts)), memory
 
     def publish(self, query: Query[Any], total: Total) -> Vector:
-        """An exact total of this query as it may be published."""
+        """Return an exact total of this query as it may be published."""
         self.require_published(query)
         summary = query.of
         return summary.from_leaves(self.protect(total.astype(np.int64)[summary.partitions[0]]))
 
     def require_published(self, query: Query[Any]) -> None:
-        """Refuse a query whose exact total could not be protected: before anybody is asked."""
+        """Refuse, before any client is asked, a query whose exact total could not be protected."""
         if not is_countable(query) or not query.of.partitions:
             raise UnsupportedQuery(not_counts(query.of, self))
 
@@ -84,7 +84,7 @@ PROFILES: Mapping[str, Disclosure] = MappingProxyType(
 
 
 def profile_named(name: object) -> Disclosure:
-    """The profile of this name.
+    """Return the profile of this name.
 
     Examples
     --------
@@ -98,12 +98,12 @@ def profile_named(name: object) -> Disclosure:
 
 
 def is_countable(query: Query[Any]) -> bool:
-    """Whether what is asked for are counts of rows, each row in one of the finest cells."""
+    """Return whether the query asks for counts of rows, each row in one of the finest cells."""
     return isinstance(query, Sum | Collect) and query.of.leaves is not None
 
 
 def not_counts(summary: Summary[Any], profile: Disclosure) -> str:
-    """Why a profile cannot be applied."""
+    """Explain why a profile cannot be applied."""
     return (
         f"{summary.name}: it is not made of counts of rows, so that the disclosure profile {profile.name} cannot "
         "protect it; ask for something that is, or under a trust model that adds noise."

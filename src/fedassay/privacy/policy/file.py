@@ -84,7 +84,7 @@ class PolicyFile(Policy):
         self._read: tuple[bytes, Policy] | None = None
 
     def now(self) -> Policy:
-        """The rules that the file holds now."""
+        """Return the rules that the file holds now."""
         try:
             data = self.path.read_bytes()
         except OSError as error:
@@ -109,12 +109,12 @@ class RefuseAll(Policy):
         raise PolicyRefusal(self.reason)
 
     def now(self) -> Policy:
-        """There are no rules to answer by."""
+        """Raise, as there are no rules to answer by."""
         raise PolicyRefusal(self.reason)
 
 
 def parsed(data: bytes, vocabulary: Vocabulary, *, where: str) -> Policy:
-    """The policy in the text of a file, or one that refuses everything and says why."""
+    """Return the policy in the text of a file, or one that refuses everything and says why."""
     try:
         text = data.decode("utf-8")
         content = toml_content(text)
@@ -131,7 +131,7 @@ def policy_of(
     text: str = "",
     section: tuple[str, ...] = (),
 ) -> Policy:
-    """The policy that these entries make, or one that refuses everything and says why.
+    """Return the policy that these entries make, or one that refuses everything and says why.
 
     `text` is what they were read from, and `section` where in it, to name the line.
     """
@@ -248,7 +248,7 @@ def _summaries(name: str, value: Any, vocabulary: Vocabulary) -> dict[str, Summa
 
 
 def _allowed(path: tuple[str, ...], wanted: Any) -> Allowed:
-    """A range ({least, most}), a list of values, or the only value."""
+    """Read a range ({least, most}), a list of values, or the only value."""
     if not isinstance(wanted, dict):
         return Allowed(values=tuple(wanted) if isinstance(wanted, list) else (wanted,))
     ends = {"least", "most"}

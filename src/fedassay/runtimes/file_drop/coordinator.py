@@ -103,7 +103,7 @@ class FileCoordinator:
         return result
 
     def _opened_study(self, proposal: Proposal | None) -> FileDropStudy:
-        """The study of this folder, announced now if there is none."""
+        """Open the study of this folder, announced now if there is none."""
         study = FileDropStudy.resume(self.drop, state=self.home, identity=self.identity)
         keys, cards = (None, {}) if self.roster is None else read_roster(self.roster, self.identity)
         if study is not None:
@@ -202,7 +202,7 @@ def _require_same(proposal: Proposal, announced: Announcement) -> None:
 
 
 def read_roster(path: Path, identity: Identity) -> tuple[dict[str, bytes], dict[str, bytes]]:
-    """The sites of a roster file, a section [roster] of names and cards: their public keys, and their prekeys."""
+    """Read the sites of a roster file, a section [roster] of names and cards: public keys, and prekeys."""
     content = read_toml(path)
     if set(content) != {"roster"} or not isinstance(content["roster"], dict):
         raise UsageError(f"{path}: expected one section, [roster], with names and public keys.")

@@ -81,13 +81,13 @@ class Letter:
             raise ProtocolError(f"letter: got number {self.number}, expected one from 0 to 2^32 - 1.")
 
     def signed(self, identity: Identity) -> bytes:
-        """The file: always the same bytes for the same letter and identity."""
+        """Return the file: always the same bytes for the same letter and identity."""
         message = wire.encode({**asdict(self), "kind": str(self.kind)})
         return MAGIC + VERSION.to_bytes(2, "little") + identity.sign(PURPOSE, message) + message
 
 
 def check_name(name: str, *, what: str) -> str:
-    """The name, if it can be part of a path on every system; `UsageError` otherwise.
+    """Return the name, if it can be part of a path on every system; `UsageError` otherwise.
 
     Examples
     --------
@@ -113,7 +113,7 @@ def open_letter(
     number: int,
     study: str | None,
 ) -> Letter:
-    """The letter in a file, if it is exactly the one that belongs there; `ProtocolError` otherwise.
+    """Open the letter in a file, if it is exactly the one that belongs there; `ProtocolError` otherwise.
 
     Parameters
     ----------
@@ -150,7 +150,7 @@ _LIKELY = {
 
 
 def _checked(data: bytes, *, where: str, sender: str, believed: Mapping[str, bytes]) -> bytes:
-    """The signed bytes, after the signature."""
+    """Return the signed bytes, after the signature."""
     if len(data) > LARGEST_FILE:
         raise ProtocolError(f"{where}: got {len(data):,} bytes, expected at most {LARGEST_FILE:,}.")
     if data[: len(MAGIC)] != MAGIC:
@@ -194,7 +194,7 @@ def reply_path(drop: Path, site: str, number: int) -> Path:
 
 
 def latest(drop: Path, site: str) -> int | None:
-    """The highest number of a letter for this site, or None if there is none. Other names are ignored."""
+    """Return the highest number of a letter for this site, or None if there is none. Other names are ignored."""
     try:
         names = [path.name for path in (drop / f"to-{site}").iterdir()]
     except FileNotFoundError:
@@ -207,7 +207,7 @@ def latest(drop: Path, site: str) -> int | None:
 
 
 def read(path: Path, *, largest: int = LARGEST_FILE) -> bytes | None:
-    """The bytes of a regular file of bounded size, or None if there is no such file.
+    """Read the bytes of a regular file of bounded size, or None if there is no such file.
 
     Links are not followed and devices and pipes are not waited for: a stranger may have put them there.
     """

@@ -117,7 +117,7 @@ class Participant:
         )
 
     def _announced(self) -> tuple[Announcement, bytes] | None:
-        """The study that is announced in the drop, checked against what this site believes, and its file."""
+        """Return the study announced in the drop, checked against what this site believes, and its file."""
         roster, path = self.credentials.roster, self.drop / letters.ANNOUNCEMENT
         found = read_announcement(self.drop, believed=roster, trust_models=self.trust_models)
         if found is None:
@@ -134,7 +134,7 @@ class Participant:
         return found
 
     def answer(self, asked: CheckedRequest, endpoint: Endpoint) -> bytes:
-        """The endpoint's reply or refusal. Nothing is written to the drop."""
+        """Return the endpoint's reply or refusal. Nothing is written to the drop."""
         if endpoint.name != self.name:
             raise UsageError(f"endpoint: got {endpoint.name!r}, expected {self.name!r}.")
         return endpoint.answer(

@@ -100,7 +100,7 @@ class FileDropRuntime(MessagingRuntime):
             self._passes.append({"kind": "offered", "name": name, "prekeys": new})
 
     def prekeys(self, names: Sequence[str]) -> Mapping[str, bytes]:
-        """The newest of each site that was never named; else that on its card, which may be named again."""
+        """Return each site's newest prekey that was never named; else that on its card, which may be named again."""
         named = {statement for entry in self._passes.entries("named") for statement in entry["prekeys"]}
         self._stock = {name: [card] for name, card in self.study.cards().items()}
         for entry in self._passes.entries("offered"):
@@ -158,7 +158,7 @@ class FileDropRuntime(MessagingRuntime):
     # --- passes -----------------------------------------------------------------------------------------
 
     def _pass_of(self, leg: int, names: list[str]) -> int:
-        """The number of the pass that carries this leg of this exchange: the next one, if it is new."""
+        """Return the number of the pass that carries this leg of this exchange: the next one, if it is new."""
         known = self._passes.find("pass", exchange=self._exchange, leg=leg)
         if known is None:
             number = 1 + len(self._passes.entries("pass"))
@@ -201,7 +201,7 @@ class FileDropRuntime(MessagingRuntime):
         return self._opened(data, name, number, where=str(self._place(name, number)))
 
     def _collect(self, number: int, names: Sequence[str]) -> tuple[dict[str, bytes], list[str]]:
-        """The replies that are there, kept from now on, and a sentence for each file that is refused."""
+        """Return the replies that are there, kept from now on, and a sentence for each file that is refused."""
         replies, refused = {}, []
         for name in names:
             try:

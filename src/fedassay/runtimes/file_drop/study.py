@@ -89,7 +89,7 @@ class Announcement:
         )
 
     def encode(self) -> bytes:
-        """The body of the announcement's letter."""
+        """Return the body of the announcement's letter."""
         return wire.encode(
             {
                 "study": self.study,
@@ -104,7 +104,7 @@ class Announcement:
 
     @classmethod
     def decode(cls, body: bytes, *, where: str, trust_models: TrustModels = TRUST_MODELS) -> Announcement:
-        """The announcement in a letter, or `ProtocolError`."""
+        """Read the announcement in a letter, or raise `ProtocolError`."""
         try:
             return _rebuild(wire.decode(body, largest=LARGEST_ANNOUNCEMENT), trust_models)
         except (FedassayError, KeyError, TypeError, ValueError) as error:
@@ -156,7 +156,7 @@ def _keys(value: Any) -> dict[str, bytes]:
 def read_announcement(
     drop: Path, *, believed: Mapping[str, bytes], trust_models: TrustModels
 ) -> tuple[Announcement, bytes] | None:
-    """The study that is announced in a drop, and its file, if the coordinator signed it; None if there is none.
+    """Read the study announced in a drop, and its file, if the coordinator signed it; None if there is none.
 
     `believed` are public keys by name, as in `open_letter`.
     """
@@ -255,7 +255,7 @@ class FileDropStudy:
             write_durably(self.home / _CARDS, wire.encode({**kept, **cards}))
 
     def cards(self) -> dict[str, bytes]:
-        """The prekeys of the sites' roster cards, by name."""
+        """Return the prekeys of the sites' roster cards, by name."""
         data = letters.read(self.home / _CARDS)
         return {} if data is None else wire.decode(data)
 
@@ -263,7 +263,7 @@ class FileDropStudy:
     def resume(
         cls, drop: Path, *, state: Path, identity: Identity, trust_models: TrustModels = TRUST_MODELS
     ) -> FileDropStudy | None:
-        """The study that this coordinator announced in this folder, or None if it holds none."""
+        """Return the study that this coordinator announced in this folder, or None if it holds none."""
         believed = {COORDINATOR: identity.public}
         found = read_announcement(drop, believed=believed, trust_models=trust_models)
         if found is None:

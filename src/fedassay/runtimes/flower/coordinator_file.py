@@ -53,7 +53,7 @@ class CoordinatorFile:
 
     @classmethod
     def of_this_machine(cls) -> CoordinatorFile:
-        """The file that this process's environment names; a submitted run has no say in it."""
+        """Read the file that this process's environment names; a submitted run has no influence on it."""
         text = os.environ.get(VARIABLE, "")
         if not Path(text).is_absolute():
             got = f"got {text!r}" if text else "it is not set"

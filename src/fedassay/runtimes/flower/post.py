@@ -40,12 +40,12 @@ class Frame:
     signature: bytes = b""
 
     def pack(self) -> RecordDict:
-        """The frame as the content of a Flower message."""
+        """Return the frame as the content of a Flower message."""
         return RecordDict({_RECORD: ConfigRecord({"body": self.body, "signature": self.signature})})
 
     @classmethod
     def unpack(cls, message: Message) -> Frame:
-        """The frame in a Flower message, or `ProtocolError` if there is none of exactly this form."""
+        """Read the frame in a Flower message, or raise `ProtocolError` if there is none of exactly this form."""
         if not message.has_content():
             raise ProtocolError("message: it has no content.")
         record = message.content.config_records.get(_RECORD)
@@ -60,13 +60,13 @@ class Frame:
 
 
 def signed_request(body: bytes, credentials: PartyKeys | None) -> Frame:
-    """A request as its sender frames it."""
+    """Frame a request as its sender does."""
     signature = b"" if credentials is None else credentials.sign(_REQUEST_PURPOSE, body)
     return Frame(body=body, signature=signature)
 
 
 def opened_request(frame: Frame, credentials: PartyKeys | None, *, sender: str) -> bytes:
-    """The request, if it is signed by `sender` as the recipient's roster knows them; else `ProtocolError`."""
+    """Return the request, if `sender` signed it with the key in the recipient's roster; else raise `ProtocolError`."""
     if credentials is not None and not credentials.verifies(
         sender, _REQUEST_PURPOSE, frame.body, frame.signature
     ):
@@ -75,13 +75,13 @@ def opened_request(frame: Frame, credentials: PartyKeys | None, *, sender: str) 
 
 
 def signed_reply(body: bytes, credentials: PartyKeys | None, *, request: bytes) -> Frame:
-    """A reply as its sender frames it."""
+    """Frame a reply as its sender does."""
     signature = b"" if credentials is None else credentials.sign(_REPLY_PURPOSE, _bound(body, request))
     return Frame(body=body, signature=signature)
 
 
 def opened_reply(frame: Frame, credentials: PartyKeys | None, *, sender: str, request: bytes) -> bytes:
-    """The reply, if `sender` signed it as the answer to this request; else `ProtocolError`."""
+    """Return the reply, if `sender` signed it as the answer to this request; else raise `ProtocolError`."""
     if credentials is not None and not credentials.verifies(
         sender, _REPLY_PURPOSE, _bound(frame.body, request), frame.signature
     ):

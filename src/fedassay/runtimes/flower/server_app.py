@@ -46,7 +46,7 @@ class Coordinator:
     def runtime(
         self, grid: Grid, study: FlowerStudy, *, local: Endpoint | None = None, progress: Progress, warn: Warn
     ) -> FlowerRuntime:
-        """The runtime that asks this coordinator's sites, and with `local` as first server two servers."""
+        """Return the runtime that asks this coordinator's sites, and with `local` as first server two servers."""
         post = Post(grid=grid, credentials=self.file.credentials)
         directory = Directory(
             post=post,

@@ -82,7 +82,7 @@ class Spool:
         return cls(folder=folder, places=places)
 
     def rows_of(self, client: str) -> ArrayRows:
-        """The rows of one client, mapped from the disk."""
+        """Return the rows of one client, mapped from the disk."""
         start, stop = self.places[client]
         return ArrayRows(
             columns={
@@ -96,7 +96,7 @@ class Spool:
         return self.folder / f"{self.places[client][0]}-{self.places[client][1]}.truncated"
 
     def noted(self) -> int:
-        """The rows that all clients left out, in their latest measurements."""
+        """Return the rows that all clients left out, in their latest measurements."""
         return sum(int(path.read_text(encoding="ascii")) for path in self.folder.glob("*.truncated"))
 
 
@@ -140,7 +140,7 @@ class SpooledClients:
     holdout: float
 
     def __call__(self, name: str, request: bytes) -> Endpoint:
-        """The party of this name."""
+        """Make the party of this name."""
         # A seeded stream would start anew with every message; each leg has a stream of its own instead.
         asked = wire.decode(request)
         path = f"client/{name}/{asked.get('exchange', b'').hex()}/{asked.get('leg')}"
@@ -169,7 +169,7 @@ class _Counted(Client):
         self._note = note
 
     def reply(self, opened: Envelope, state: WireMessage) -> tuple[WireMessage, WireMessage]:
-        """See `Client`."""
+        """Reply as `Client` does, and note how many rows were left out."""
         answered = super().reply(opened, state)
         if self.truncated:
             self._note.write_text(str(self.truncated), encoding="ascii")
@@ -177,7 +177,7 @@ class _Counted(Client):
 
 
 def client_app(cast: Cast) -> ClientApp:
-    """The ClientApp of a simulation: the node of partition i is the i-th of the cast."""
+    """Return the ClientApp of a simulation: the node of partition i is the i-th of the cast."""
     app = ClientApp()
     names, endpoint = cast.names, cast.endpoint
 
@@ -285,7 +285,7 @@ class _LivePost(Post):
     flower: _Flower
 
     def look(self, out: Out) -> Iterator[tuple[str, NodeLetter, Frame | None]]:
-        """See `Post`."""
+        """Yield what has arrived; see `Post`."""
         self.flower.require()
         yield from super().look(out)
 
@@ -299,7 +299,7 @@ def simulated(
     progress: Progress = silent,
     truncated: Callable[[], int] | None = None,
 ) -> Iterator[FlowerRuntime]:
-    """A runtime whose clients are Flower nodes on Ray, as long as the context lasts.
+    """Open a runtime whose clients are Flower nodes on Ray, as long as the context lasts.
 
     What the body raises, Ctrl-C included, ends the simulation and goes on. If the simulation ends by itself, the
     runtime raises `FederationError`. Assumption: nothing here is protected from anything: one machine holds all rows.
@@ -327,7 +327,7 @@ def simulated(
 
 @contextmanager
 def simulated_federation(federation: SimulatedFederation) -> Iterator[FlowerRuntime]:
-    """`simulated` with the clients of a federation."""
+    """Open the runtime of `simulated` with the clients of a federation."""
     rows, randomness = federation.rows, federation.randomness
     if rows.client_count > MOST_CLIENTS:
         raise UsageError(
@@ -377,7 +377,7 @@ def _quiet() -> Iterator[None]:
 def start(
     parameters: FlowerSimulation, federation: SimulatedFederation
 ) -> AbstractContextManager[SimulatedRuntime]:
-    """See `RuntimeCard`; Flower and Ray are an extra."""
+    """Start the simulation; see `RuntimeCard`. Flower and Ray are an extra."""
     flower.require("flwr", "ray")
 
     return simulated_federation(federation)

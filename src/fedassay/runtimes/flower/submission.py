@@ -77,7 +77,7 @@ def write_app(folder: Path, *, components: dict[str, str] | None = None) -> Path
 
 
 def to_toml(value: str | int | float | list[str]) -> str:
-    r"""A value as TOML; JSON's spelling is TOML's too, for these types.
+    r"""Write a value as TOML; JSON's spelling is TOML's too, for these types.
 
     Examples
     --------
@@ -97,12 +97,12 @@ RunEvent = dict[str, Any]
 
 
 def line(kind: str, **fields: Any) -> str:
-    """An event as a line of a log."""
+    """Write an event as a line of a log."""
     return MARK + json.dumps({"event": kind, **fields})
 
 
 def event_in(text: str) -> RunEvent | None:
-    """The event in a line of a log, if there is one."""
+    """Read the event in a line of a log, if there is one."""
     _, mark, content = text.partition(MARK)
     if not mark:
         return None
@@ -114,7 +114,7 @@ def event_in(text: str) -> RunEvent | None:
 
 
 def result_lines(document: str, *, path: str) -> Iterator[str]:
-    """The lines that carry a result: its parts, then its hash and where it lies at the coordinator."""
+    """Yield the lines that carry a result: its parts, then its hash and where it lies at the coordinator."""
     packed = base64.b64encode(zlib.compress(document.encode())).decode()
     parts = [packed[start : start + _PART] for start in range(0, len(packed), _PART)]
     for index, part in enumerate(parts):
@@ -191,7 +191,7 @@ class Connection:
             raise UsageError(f"{self.root_certificates}: there is no such root certificate.")
 
     def settings(self) -> str:
-        """Flower's settings file for this connection."""
+        """Return Flower's settings file for this connection."""
         lines = ["[superlink]", f"default = {to_toml(_CONNECTION)}", "", f"[superlink.{_CONNECTION}]"]
         lines.append(f"address = {to_toml(str(self.address))}")
         if self.root_certificates is None:
@@ -308,7 +308,7 @@ def carry(parameters: FlowerDeployment, study: StudyRun) -> Result:
 def watched(
     app: Path, study: FlowerStudy, connection: Connection, *, progress: Progress, warn: Callable[[str], None]
 ) -> Result:
-    """Submit a study, tell how it goes, and read the document that comes back."""
+    """Submit a study, report how it goes, and read the document that comes back."""
 
     def heard(event: RunEvent) -> None:
         if event["event"] == "progress":

@@ -70,7 +70,7 @@ class Aggregate:
         return sum(self._left_out.values())
 
     def prekeys(self, names: Sequence[str]) -> None:
-        """None: no message passes."""
+        """Return None: no message passes."""
 
     def renewed(self, prekeys: Mapping[str, bytes]) -> Mapping[str, bytes]:
         """Return the prekeys unchanged: there are none."""
@@ -93,7 +93,7 @@ class Aggregate:
         return errand.trust.aggregate(exchange.plans, totals, answered, errand.randomness)
 
     def _total(self, plan: Plan, exchange: Exchange, task: str) -> tuple[Vector, int]:
-        """The exact total, and how many rows clients left out of it."""
+        """Return the exact total, and how many rows clients left out of it."""
         if not plan.query.of.additive or isinstance(plan.query.cohort, Sample | Draw):
             return self._sum_of_each(plan, exchange, task)
         protection, left_out = plan.setting.protection, 0
@@ -192,13 +192,13 @@ class Faithful(MessagingRuntime):
             self._progress(leg, done + 1, len(requests))
 
     def prekeys(self, names: Sequence[str]) -> Mapping[str, bytes]:
-        """Fresh ones, from the clients themselves."""
+        """Return fresh prekeys, from the clients themselves."""
         found = {n: self._clients[n].offer(1, asker=self.asker)[0] for n in names if n in self._clients}
         self._handed_out.update(found.values())
         return found
 
     def keep(self, name: str, prekeys: Sequence[bytes]) -> None:
-        """Fresh ones can be had at any time."""
+        """Keep nothing: fresh prekeys are available at any time."""
 
 
 # --- the clients of a simulation in this process ------------------------------------------------------------
@@ -207,7 +207,7 @@ class Faithful(MessagingRuntime):
 def start(
     parameters: InProcess, federation: SimulatedFederation
 ) -> AbstractContextManager[Faithful | Aggregate]:
-    """See `RuntimeCard`. Nothing has to be closed."""
+    """Start the simulation; see `RuntimeCard`. Nothing has to be closed."""
     single = federation.single and parameters.mode == "auto"
     passes = parameters.passes_messages(federation.rows.client_count, policy=federation.policy is not None)
     if single or passes:

@@ -96,7 +96,7 @@ class OneShot(OneShotParameters, TrustModel):
     # --- sizes --------------------------------------------------------------------------------------------
 
     def committee(self, cohort: Sequence[str]) -> tuple[str, ...]:
-        """The members that are named, or all clients."""
+        """Return the members that are named, or all clients."""
         if self.members:
             return self.members
         if len(cohort) > LARGEST_COMMITTEE:
@@ -127,7 +127,7 @@ class OneShot(OneShotParameters, TrustModel):
         )
 
     def sizes_of(self, exchange: Exchange) -> Sizes:
-        """The numbers of an exchange."""
+        """Return the numbers of an exchange."""
         roster, members = exchange.plans[0].setting.clients, len(exchange.prekeys)
         return self.sizes(len(exchange.cohort), roster=roster, members=members)
 
@@ -147,7 +147,7 @@ class OneShot(OneShotParameters, TrustModel):
             self.check_cohort(clients)
 
     def with_members(self, names: Sequence[str]) -> Any:
-        """See `TrustModel`: the first sixteen, if none are named."""
+        """Name the first sixteen members, if none are named; see `TrustModel`."""
         return self if self.members else replace(self, members=tuple(names[:NAMED]))
 
     def require_cohort(self, clients: int, *, roster: int, members: int) -> None:
@@ -156,7 +156,7 @@ class OneShot(OneShotParameters, TrustModel):
         self.sizes(clients, roster=roster, members=members)
 
     def fewest_survivors(self, clients: int) -> int:
-        """No honest member opens a total over fewer of the clients."""
+        """Return the fewest clients over which an honest member opens a total."""
         return self.sizes(clients).least
 
     def attendance(self, clients: int) -> str:
@@ -198,7 +198,7 @@ class OneShot(OneShotParameters, TrustModel):
         return measured(plans, measure)
 
     def largest_reply(self, exchange: Exchange) -> int:
-        """More bytes than any honest reply has."""
+        """Return a bound that no honest reply reaches, in bytes."""
         length = sum(plan.query.of.length for plan in exchange.plans)
         found = self.sizes_of(exchange)
         size = (1 << 16) + 8 * found.packing.corrected * found.packing.columns(length)
@@ -223,7 +223,7 @@ class OneShot(OneShotParameters, TrustModel):
         return self._answer(terms, request), {}
 
     def _told_terms(self, request: Request) -> Terms:
-        """The terms of a request, with every number computed here."""
+        """Return the terms of a request, with every number computed here."""
         asked = messages.told(request)
         n, N, names = len(asked.cohort), request.plans[0].setting.clients, tuple(asked.prekeys)
         require(
@@ -244,7 +244,7 @@ class OneShot(OneShotParameters, TrustModel):
         return terms
 
     def _speak(self, terms: Terms, request: Request, measure: Measure, randomness: Randomness) -> Message:
-        """Leg 0. Measure, and send the corrections under pads that nothing here can make again."""
+        """Measure, and send the corrections under pads that nothing here can make again (leg 0)."""
         name, packing, own = request.recipient, terms.sizes.packing, KeyPair.draw(randomness)
         rows = packing.rows(self.contribution(request.plans, measure, terms.sizes, randomness))
         while True:
@@ -260,7 +260,7 @@ class OneShot(OneShotParameters, TrustModel):
         return {"public": own.public, "corrections": corrections, "signature": signature}
 
     def _answer(self, terms: Terms, request: Request) -> Message:
-        """Leg 1. Add up the pads with the named clients, once; rows are not touched."""
+        """Add up the pads with the named clients, once (leg 1); rows are not touched."""
         name, membership = request.recipient, request.membership
         public = dict(terms.members).get(name)
         if public is None or membership is None:
@@ -325,7 +325,7 @@ class OneShot(OneShotParameters, TrustModel):
     def _open(
         self, terms: Terms, named: NamedSet, corrections: Elements, replies: Replies, exchange: Exchange
     ) -> tuple[Vector, Message]:
-        """The total, from the answers that are there, and who gave them."""
+        """Open the total, from the answers that are there; return it with who gave them."""
         packing, needed = terms.sizes.packing, terms.sizes.needed
         words, credentials = terms.answered(named), exchange.credentials
         answers = {
@@ -390,7 +390,7 @@ class _Heard:
 
 
 def measured(plans: Sequence[Plan], measure: Measure) -> Vector:
-    """All vectors of the measurement, one behind the other."""
+    """Measure all vectors, one behind the other."""
     vectors = measure()
     shapes = [(plan.query.of.length,) for plan in plans]
     require(

@@ -45,7 +45,7 @@ class Sizes:
 
     @classmethod
     def from_list(cls, numbers: Sequence[object]) -> Sizes:
-        """The numbers in the order of the fields, from a stranger; `ProtocolError` if they are none."""
+        """Read the numbers in the order of the fields, from a stranger; `ProtocolError` if they are none."""
         if len(numbers) != len(fields(cls)) or not all(type(one) is int and one >= 0 for one in numbers):
             raise ProtocolError("sizes: expected whole numbers.")
         found = cls(**{field.name: one for field, one in zip(fields(cls), numbers, strict=True)})  # type: ignore[arg-type]
@@ -92,7 +92,7 @@ class Sizes:
 
 
 def share_of(fraction: float, count: int) -> Fraction:
-    """The exact product: 0.29 is 29/100, not the double nearest to it.
+    """Return the exact product: 0.29 is 29/100, not the double nearest to it.
 
     Examples
     --------

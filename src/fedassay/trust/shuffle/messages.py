@@ -62,7 +62,7 @@ SIGNED_ENVELOPES = "shuffle envelopes"
 def session_of(
     *, exchange: bytes, plans: Sequence[Plan], numbers: Sequence[int], servers: Sequence[str]
 ) -> bytes:
-    """The digest that everything of one exchange is bound to; `numbers` are those that hide a client."""
+    """Return the digest that everything of one exchange is bound to; `numbers` are those that hide a client."""
     sizes = (plan.setting.clients for plan in plans)
     words = context("fedassay shuffle 1", exchange, question(plans), *sizes, *numbers, *servers)
     return hashlib.sha256(words).digest()
@@ -78,7 +78,7 @@ class LetterRoute:
     """The public keys of the analyst and of the shuffler."""
 
     def letter(self, text: bytes, randomness: Randomness) -> bytes:
-        """Client side: a text that only the analyst can read, and that does not say who wrote it."""
+        """Write a text that only the analyst can read, and that does not reveal its author (client side)."""
         own = KeyPair.draw(randomness)
         words = self._letter_words(own.public)
         return own.public + seal_for(
@@ -86,20 +86,20 @@ class LetterRoute:
         )
 
     def envelope(self, letter: bytes, own: KeyPair, client: str, randomness: Randomness) -> bytes:
-        """Client side: a letter that only the shuffler can take out, from this client."""
+        """Seal a letter that only the shuffler can take out, from this client (client side)."""
         words = self._envelope_words(own.public, client)
         return seal_for(
             own, self.servers.second, letter, salt=self.session, words=words, randomness=randomness
         )
 
     def open_envelope(self, own: KeyPair, client: str, public: bytes, sealed: bytes) -> bytes | None:
-        """Shuffler side: the letter, or None if this client did not seal it for this route."""
+        """Open the letter (shuffler side); None if this client did not seal it for this route."""
         words = self._envelope_words(public, client)
         letter = unseal_from(own, public, sealed, salt=self.session, words=words)
         return None if letter is None else letter.data
 
     def open_letter(self, own: KeyPair, letter: bytes) -> bytes | None:
-        """Analyst side: the text, or None if it was not sealed for this route."""
+        """Open the text (analyst side); None if it was not sealed for this route."""
         public, sealed = letter[:KEY_BYTES], letter[KEY_BYTES:]
         text = unseal_from(own, public, sealed, salt=self.session, words=self._letter_words(public))
         return None if text is None else text.data
@@ -133,7 +133,7 @@ class Envelopes(NamedTuple):
 
 
 def read_envelopes(reply: object, *, lengths: Sequence[int]) -> Envelopes | None:
-    """A client's reply, well formed from outside: envelopes of exactly these lengths."""
+    """Read a client's reply, well formed from outside: envelopes of exactly these lengths."""
     if not isinstance(reply, dict) or reply.keys() != set(Envelopes._fields):
         return None
     public, sealed, signature = (reply[field] for field in Envelopes._fields)
@@ -167,7 +167,7 @@ def read_refusal(reply: object) -> int | None:
 
 
 def told_envelopes(told: Message, *, lengths: Sequence[int]) -> tuple[list[tuple[str, Envelopes]], bool]:
-    """The shuffler: envelopes of clients, by name, and whether they are the last."""
+    """Read the envelopes of clients, by name, and whether they are the last (shuffler)."""
     envelopes, last = told["envelopes"], told["last"]
     if not isinstance(envelopes, list) or not isinstance(last, bool):
         raise ProtocolError("shuffle: got no list of envelopes.")
@@ -185,7 +185,7 @@ def told_envelopes(told: Message, *, lengths: Sequence[int]) -> tuple[list[tuple
 
 
 def told_letters(told: Message, *, lengths: Sequence[int]) -> tuple[list[Bag], bool]:
-    """The analyst: letters for each query, and whether they are the last."""
+    """Read the letters for each query, and whether they are the last (analyst)."""
     bags, last = _bags(told["letters"], lengths, who="the relay"), told["last"]
     if not isinstance(last, bool):
         raise ProtocolError("shuffle: got letters, but not whether they are the last.")
@@ -204,12 +204,12 @@ def _bags(value: object, lengths: Sequence[int], *, who: str) -> list[Bag]:
 
 
 def to_bag(pieces: Sequence[bytes], length: int) -> Bag:
-    """Pieces of this length as a bag, in this order."""
+    """Return pieces of this length as a bag, in this order."""
     return np.frombuffer(b"".join(pieces), dtype=np.uint8).reshape(len(pieces), length)
 
 
 def from_bag(bag: Bag) -> list[bytes]:
-    """The pieces of a bag."""
+    """Return the pieces of a bag."""
     return [row.tobytes() for row in bag]
 
 
@@ -225,7 +225,7 @@ _NUMBER_BYTES = 8
 
 
 def text_bytes(question: Question) -> int:
-    """The length of every text for this question."""
+    """Return the length of every text for this question."""
     if question.partitions:
         return _PARTITION_BYTES + -(-max(map(len, question.partitions)) // 8)
     return (
@@ -245,7 +245,7 @@ def drawn_text(question: Question, vector: Vector, randomness: Randomness) -> by
 
 
 def to_text(question: Question, report: Report) -> bytes:
-    """A fitting report as a text."""
+    """Write a fitting report as a text."""
     if question.partitions:
         text = report.partition.to_bytes(_PARTITION_BYTES, "little") + bytes(report.content)
         return text.ljust(text_bytes(question), b"\0")
@@ -255,7 +255,7 @@ def to_text(question: Question, report: Report) -> bytes:
 
 
 def from_text(question: Question, text: bytes) -> Report | None:
-    """The report that was written down; None if no honest client could have written this."""
+    """Read the report that was written down; None if no honest client could have written this."""
     if len(text) != text_bytes(question):
         return None
     if question.partitions:

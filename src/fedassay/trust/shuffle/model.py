@@ -61,7 +61,7 @@ CLIENT_LEG = 1
 
 
 def post(request: Request, measure: Measure, numbers: Sequence[int], randomness: Randomness) -> Message:
-    """The reply: an envelope for each query, with a letter in it; always, whatever was measured."""
+    """Return the reply: an envelope for each query, with a letter in it; always, whatever was measured."""
     WORDS.require(request.leg == CLIENT_LEG, f"got leg {request.leg}, expected only leg {CLIENT_LEG}.")
     servers = WORDS.told_servers(request.message)
     session = session_of(
@@ -142,7 +142,7 @@ class Shuffle(ShuffleParameters, TrustModel):
     # --- how many hide a client -----------------------------------------------------------------------------
 
     def fewest_survivors(self, clients: int) -> int:
-        """Fewer messages than this are not opened."""
+        """Return the number of messages below which none is opened."""
         return max(self.minimum_cohort, clients - tolerated(clients, self.dropout))
 
     def fewest_honest(self, clients: int) -> int:
@@ -150,7 +150,7 @@ class Shuffle(ShuffleParameters, TrustModel):
         return max(1, self.fewest_survivors(clients) - tolerated(clients, self.collusion))
 
     def numbers(self, plans: Sequence[Plan]) -> tuple[int, int]:
-        """The fewest survivors of an exchange and, of those, the fewest honest ones: all parties agree on them."""
+        """Return the fewest survivors of an exchange and, of those, the fewest honest: all parties agree on both."""
         clients = max(plan.setting.clients for plan in plans)
         return self.fewest_survivors(clients), self.fewest_honest(clients)
 
@@ -210,21 +210,21 @@ class Shuffle(ShuffleParameters, TrustModel):
     def exchange(
         self, exchange: Exchange, randomness: Randomness
     ) -> Generator[Round, Replies, tuple[Released[Any], ...]]:
-        """The relay; it reads the shuffled messages."""
+        """Run the relay, which reads the shuffled messages."""
         return relay(exchange, fewest=self.numbers(exchange.plans)[0])
 
     def respond(
         self, request: Request, measure: Measure, state: Message, randomness: Randomness
     ) -> tuple[Message, Message]:
-        """Client half: a private report on each query, sealed twice. Nothing is kept."""
+        """Run the client half: a private report on each query, sealed twice. Nothing is kept."""
         return post(request, measure, self.numbers(request.plans), randomness), {}
 
     def assist(self, request: Request, state: Message, randomness: Randomness) -> tuple[Message, Message]:
-        """Server half: the analyst, who is the first server, or the shuffler, who is the second."""
+        """Run the server half: the analyst, who is the first server, or the shuffler, who is the second."""
         return assist(request, state, self.numbers(request.plans), randomness)
 
     def largest_reply(self, exchange: Exchange) -> int:
-        """All letters at once are the longest reply."""
+        """Return the size of the longest reply: all letters at once."""
         each = sum(envelope_bytes([Question.of(plan) for plan in exchange.plans]))
         return min((1 << 16) + (each + 64) * max(1, len(exchange.cohort)), wire.LARGEST_MESSAGE)
 
@@ -233,11 +233,11 @@ class Shuffle(ShuffleParameters, TrustModel):
     def aggregate(
         self, plans: Sequence[Plan], totals: Sequence[Vector], clients: int, randomness: Randomness
     ) -> tuple[Released[Any], ...]:
-        """Sums only, as under local-dp: a sum does not depend on the order of the messages."""
+        """Simulate sums only, as under local-dp: a sum does not depend on the order of the messages."""
         return self._local.aggregate(plans, totals, clients, randomness)
 
     def statement(self, setting: Setting) -> str:
-        """Both guarantees: against the server, and against the server and the shuffler together."""
+        """State both guarantees: against the server, and against the server and the shuffler together."""
         budget = budget_of(setting, self.name)
         if not self._amplifies(setting):
             return f"{self._local.statement(setting)} {self._why_not(setting)}"
@@ -281,6 +281,6 @@ class Shuffle(ShuffleParameters, TrustModel):
 
 
 def _share(budget: Budget, share: float) -> Budget:
-    """A query's part of epsilon and of delta; parts that add up to 1 cost no more than the budget."""
+    """Return a query's part of epsilon and of delta; parts that add up to 1 cost no more than the budget."""
     part = Fraction(share) * _HEADROOM
     return Budget(epsilon=float(part * Fraction(budget.epsilon)), delta=float(part * Fraction(budget.delta)))

@@ -77,7 +77,7 @@ _Step = Callable[[Request, Message, _Numbers, Randomness], tuple[Message, Messag
 def assist(
     request: Request, state: Message, numbers: _Numbers, randomness: Randomness
 ) -> tuple[Message, Message]:
-    """The reply to one leg, and the state for the next. `ProtocolError` for anything that is off."""
+    """Return the reply to one leg, and the state for the next. `ProtocolError` for anything that is off."""
     step = _STEPS.get(state.get("step", "hello"))
     if step is None:
         raise ProtocolError("shuffle: this exchange is over.")
@@ -85,12 +85,12 @@ def assist(
 
 
 def letter_bytes(questions: Sequence[Question]) -> list[int]:
-    """The length of the letters for each query."""
+    """Return the length of the letters for each query."""
     return [text_bytes(question) + LETTER_OVERHEAD for question in questions]
 
 
 def envelope_bytes(questions: Sequence[Question]) -> list[int]:
-    """The length of the envelopes for each query."""
+    """Return the length of the envelopes for each query."""
     return [length + ENVELOPE_OVERHEAD for length in letter_bytes(questions)]
 
 
@@ -127,7 +127,7 @@ def _hello(
 def _envelopes(
     request: Request, state: Message, numbers: _Numbers, randomness: Randomness
 ) -> tuple[Message, Message]:
-    """The shuffler: count the clients, open their envelopes, and shuffle the letters for each query by itself."""
+    """Count the clients, open their envelopes, and shuffle the letters for each query by itself (shuffler)."""
     questions = [Question.of(plan) for plan in request.plans]
     own, introduced, told = WORDS.told_later(request, state, "envelopes", "last")
     envelopes, last = told_envelopes(told, lengths=envelope_bytes(questions))
@@ -157,7 +157,7 @@ def _envelopes(
 def _letters(
     client: str, envelopes: Envelopes, own: KeyPair, servers: Pair, session: bytes, request: Request
 ) -> list[bytes] | None:
-    """The letters of one client, if it has signed its envelopes and all of them open; else it has sent nothing."""
+    """Return the letters of one client, if it has signed its envelopes and all of them open; else None."""
     public, sealed, signature = envelopes
     words = signed_words(session, client, public, sealed)
     credentials = request.credentials
@@ -255,7 +255,7 @@ def _check_enough(clients: int, asked: int, fewest: int) -> None:
 
 
 def _envelope_legs(found: Mapping[str, Envelopes]) -> Iterator[Message]:
-    """The requests to the shuffler, each small enough."""
+    """Yield the requests to the shuffler, each small enough."""
     each = sum(map(len, next(iter(found.values())).sealed))
     size = max(1, min(MOST_ENVELOPES, LARGEST_LEG // each))
     envelopes = [messages.as_message(client, one) for client, one in found.items()]
@@ -264,7 +264,7 @@ def _envelope_legs(found: Mapping[str, Envelopes]) -> Iterator[Message]:
 
 
 def _letter_legs(bags: Sequence[Bag], lengths: Sequence[int]) -> Iterator[Message]:
-    """The requests to the analyst, each small enough."""
+    """Yield the requests to the analyst, each small enough."""
     size, count = max(1, LARGEST_LEG // sum(lengths)), len(bags[0])
     for start in range(0, count, size):
         yield {"letters": [bag[start : start + size] for bag in bags], "last": start + size >= count}

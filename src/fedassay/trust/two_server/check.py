@@ -65,12 +65,12 @@ TRIPLE = 3
 
 
 def random_elements(count: int, randomness: Randomness) -> Elements:
-    """Numbers modulo p; see `from_bits` for how uniform."""
+    """Draw numbers modulo p; see `from_bits` for how uniform."""
     return from_bits(randomness.words(count))
 
 
 def deal_triple(randomness: Randomness) -> tuple[Elements, Elements]:
-    """Client side: each server's shares of α, β and γ = αβ."""
+    """Deal each server's shares of α, β and γ = αβ (client side)."""
     first, second = random_elements(2 * TRIPLE, randomness).reshape(2, TRIPLE)
     alpha, beta, _ = add(first, second)[:, np.newaxis]
     second[2:] = add(multiply(alpha, beta), negate(first[2:]))
@@ -78,7 +78,7 @@ def deal_triple(randomness: Randomness) -> tuple[Elements, Elements]:
 
 
 def claim(half: Half, received: object, counts: KeyCounts, weights: Secret) -> Elements:
-    """This server's share of each client's Q, from the other's masked values (first message of the sketch).
+    """Compute this server's share of each client's Q, from the other's masked values (first message of the sketch).
 
     The keys of the clients lie one behind the other, `counts` of each.
     """
@@ -88,13 +88,13 @@ def claim(half: Half, received: object, counts: KeyCounts, weights: Secret) -> E
 
 
 def masked_factors(claims: Elements, triples: Elements, randomness: Randomness) -> Elements:
-    """This server's shares of D and E for each client (a row each); its part of w is drawn here and forgotten."""
+    """Compute this server's shares of D and E for each client (a row each); its part of w is drawn and forgotten."""
     w = random_elements(len(claims), randomness)
     return np.stack([add(w, triples[:, 0]), add(claims, triples[:, 1])], axis=1)
 
 
 def product(own: Elements, received: Elements, triples: Elements, *, party: int) -> Elements:
-    """This server's share of w·Q for each client, from both servers' `masked_factors`."""
+    """Compute this server's share of w·Q for each client, from both servers' `masked_factors`."""
     d, e = add(own, received).T
     alpha, beta, gamma = triples.T
     share = add(gamma, negate(add(multiply(d, beta), multiply(e, alpha))))
@@ -102,13 +102,13 @@ def product(own: Elements, received: Elements, triples: Elements, *, party: int)
 
 
 def accepted(own: Elements, received: Elements) -> NDArray[np.bool_]:
-    """Which clients count exactly once with every key."""
+    """Return which clients count exactly once with every key."""
     passed: NDArray[np.bool_] = add(own, received) == 0
     return passed
 
 
 def _sums_by_client(elements: Elements, counts: KeyCounts) -> Elements:
-    """Sums over consecutive runs, of at most 2^32 elements in all; an empty run gives 0."""
+    """Sum over consecutive runs, of at most 2^32 elements in all; an empty run gives 0."""
     ends = np.cumsum(counts)
     halves = []
     for part in (elements >> np.uint64(32), elements & np.uint64(2**32 - 1)):

@@ -64,7 +64,7 @@ class Layout:
 
     @classmethod
     def of(cls, query: Query[Any], setting: Setting) -> Layout:
-        """The layout for a query, or the reason why there is none."""
+        """Return the layout for a query, or raise the reason why there is none."""
         leaves = query.of.leaves
         if leaves is None:
             raise UnsupportedQuery(
@@ -126,7 +126,7 @@ class Layout:
         return self.client_bytes + TEXT_OVERHEAD
 
     def values(self, counts: Vector, randomness: Randomness) -> NDArray[np.int64]:
-        """The values of a client's keys, in random order: its rows, and dummies up to the public number."""
+        """Return the values of a client's keys, in random order: its rows, and dummies up to the public number."""
         total = int(counts.sum()) if counts.size else 0
         if counts.dtype != np.int64 or counts.shape != (self.leaves,) or counts.min() < 0:
             raise DataError(f"two-server: expected how many rows are in each of {self.leaves} cells.")

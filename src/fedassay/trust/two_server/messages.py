@@ -51,7 +51,7 @@ from fedassay.trust.question import question
 
 
 def session_of(*, exchange: bytes, plans: Sequence[Plan], servers: Sequence[str]) -> bytes:
-    """The digest that everything of one exchange is bound to."""
+    """Return the digest that everything of one exchange is bound to."""
     asked = question(plans)
     return hashlib.sha256(context("fedassay two-server 4", exchange, asked, *servers)).digest()
 
@@ -68,12 +68,12 @@ class DepositRoute:
     """The servers' public keys."""
 
     def seal(self, own: KeyPair, text: bytes, randomness: Randomness) -> bytes:
-        """Client side: only the server of this route can open it, and as nothing else."""
+        """Seal a text that only the server of this route can open, and as nothing else (client side)."""
         public, words = self.servers[self.party], self._words(own.public)
         return seal_for(own, public, text, salt=self.session, words=words, randomness=randomness)
 
     def open(self, own: KeyPair, public: bytes, sealed: bytes) -> Secret | None:
-        """Server side: the text, or None if it was not sealed for this route by the holder of `public`."""
+        """Open the text (server side); None if it was not sealed for this route by the holder of `public`."""
         return unseal_from(own, public, sealed, salt=self.session, words=self._words(public))
 
     def _words(self, public: bytes) -> bytes:
@@ -90,7 +90,7 @@ class Channel:
 
     @classmethod
     def between(cls, own: KeyPair, servers: Pair, *, party: int, session: bytes) -> Channel:
-        """The channel between the holders of these two keys."""
+        """Return the channel between the holders of these two keys."""
         info = context("two-server channel", *servers)
         secret = own.agree(servers[1 - party], salt=session, info=info)
         return cls(party=party, session=session, secret=secret)
@@ -109,11 +109,11 @@ class Channel:
         return unseal(self._key(words, KEY_BYTES), sealed, associated=words)
 
     def challenge(self, place: int) -> bytes:
-        """The seed of the check of one query's keys; both servers have the same, clients do not know it."""
+        """Return the seed of the check of one query's keys; both servers have the same, clients do not know it."""
         return self._key(context("two-server challenge", place), SEED_BYTES).data
 
     def weights(self, place: int) -> Secret:
-        """The key of the numbers by which the checks of a client's keys are added up."""
+        """Return the key of the numbers by which the checks of a client's keys are added up."""
         return self._key(context("two-server weights", place), PAD_KEY_BYTES)
 
     def _words(self, step: str, sender: int) -> bytes:
@@ -158,7 +158,7 @@ require, fields = WORDS.require, WORDS.fields
 
 
 def read_deposit(reply: object, *, longest: Sequence[int]) -> Sealed | None:
-    """A client's reply, well formed from outside; only the servers can look into it.
+    """Read a client's reply, well formed from outside; only the servers can look into it.
 
     `longest` has for each query the most bytes of a text (`Layout.text_bytes`). Longer ones would count against what
     a server can hold, and one client could end the exchange for all.
@@ -189,14 +189,14 @@ def read_sealed(reply: object, *, server: str) -> bytes:
 
 
 def read_verdict(reply: object, *, server: str) -> tuple[Message, bytes]:
-    """The second server's answer, and what it has sealed for the first: whom it accepted."""
+    """Read the second server's answer, and what it has sealed for the first: whom it accepted."""
     _check_answered(reply, server=server)
     found = dict(fields(reply, {"sealed", "shares", "clients"}, who=server))
     return found, read_sealed({"sealed": found.pop("sealed")}, server=server)
 
 
 def read_shares(reply: object, *, lengths: list[int], server: str) -> tuple[list[Elements], int]:
-    """A server's answer: its noisy share for each query, and how many clients it accepted."""
+    """Read a server's answer: its noisy share for each query, and how many clients it accepted."""
     _check_answered(reply, server=server)
     found = fields(reply, {"shares", "clients"}, who=server)
     shares, clients = found["shares"], found["clients"]
@@ -221,7 +221,7 @@ def _check_answered(reply: object, *, server: str) -> None:
 
 
 def told_pieces(told: Message, *, plans: int) -> tuple[list[Piece], bool]:
-    """Deposits of clients, and whether they are the last."""
+    """Read the deposits of clients, and whether they are the last."""
     pieces, last = told["pieces"], told["last"]
     if not isinstance(pieces, list) or not isinstance(last, bool):
         raise ProtocolError("two-server: got no list of deposits.")
@@ -238,7 +238,7 @@ def told_pieces(told: Message, *, plans: int) -> tuple[list[Piece], bool]:
 
 
 def told_places(places: object, *, lengths: list[int | None]) -> list[Vector | None]:
-    """Which entries are asked for: an array for each query of points, None for a whole total."""
+    """Read which entries are asked for: an array for each query of points, None for a whole total."""
     if not isinstance(places, list) or len(places) != len(lengths):
         raise ProtocolError("two-server: got no places for each query.")
     for one, length in zip(places, lengths, strict=True):

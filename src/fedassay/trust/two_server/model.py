@@ -60,7 +60,7 @@ CLIENT_LEG = 1
 
 
 def deposit(request: Request, measure: Measure, randomness: Randomness) -> Message:
-    """The reply: for each server a sealed text per query."""
+    """Return the reply: for each server a sealed text per query."""
     require(request.leg == CLIENT_LEG, f"got leg {request.leg}, expected only leg {CLIENT_LEG}.")
     servers = WORDS.told_servers(request.message)
     session = session_of(exchange=request.exchange, plans=request.plans, servers=servers.names)
@@ -122,7 +122,7 @@ class TwoServer(TrustModel):
         return Protection(unit=Unit.CLIENT, neighbours=protection.neighbours, rows_per_client=1)
 
     def measured(self, summary: Summary[Any]) -> Summary[Any]:
-        """The leaves, each row in one of them; the servers compute the rest from shares."""
+        """Return the leaves, each row in one of them; the servers compute the rest from shares."""
         return summary if summary.leaves is None else summary.leaves
 
     # --- plan -----------------------------------------------------------------------------------------------
@@ -150,21 +150,21 @@ class TwoServer(TrustModel):
     def exchange(
         self, exchange: Exchange, randomness: Randomness
     ) -> Generator[Round, Replies, tuple[Released[Any], ...]]:
-        """The relay: it adds up the two servers' answers."""
+        """Run the relay: it adds up the two servers' answers."""
         return relay(exchange)
 
     def respond(
         self, request: Request, measure: Measure, state: Message, randomness: Randomness
     ) -> tuple[Message, Message]:
-        """Client half: each row as a pair of keys, sealed for the two servers. Nothing is kept."""
+        """Run the client half: each row as a pair of keys, sealed for the two servers. Nothing is kept."""
         return deposit(request, measure, randomness), {}
 
     def assist(self, request: Request, state: Message, randomness: Randomness) -> tuple[Message, Message]:
-        """Server half, the same for both."""
+        """Run the server half, the same for both."""
         return assist(request, state, randomness)
 
     def largest_reply(self, exchange: Exchange) -> int:
-        """A client's sealed keys for both servers; a server's word for each key, or for each entry."""
+        """Return the size of a client's sealed keys for both servers; or of a server's word for each key or entry."""
         largest = 1 << 16
         for plan in exchange.plans:
             layout = Layout.of(plan.query, plan.setting)
@@ -178,7 +178,7 @@ class TwoServer(TrustModel):
     def aggregate(
         self, plans: Sequence[Plan], totals: Sequence[Vector], clients: int, randomness: Randomness
     ) -> tuple[Released[Any], ...]:
-        """Exact totals with the noise of both servers. Whole totals only: points would need noise that is kept."""
+        """Add the noise of both servers to exact totals. Whole totals only: points would need noise that is kept."""
         released = []
         for plan, total in zip(plans, totals, strict=True):
             summary = plan.query.of
@@ -219,7 +219,7 @@ class TwoServer(TrustModel):
 
 
 def _room(plan: Plan) -> int:
-    """Totals below this, in absolute value, do not wrap modulo p with the noise of both servers."""
+    """Return the bound below which totals, in absolute value, do not wrap modulo p with both servers' noise."""
     return LIMIT - 2 * plan.query.of.overlap * reach(plan.noise)
 
 

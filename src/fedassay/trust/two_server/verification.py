@@ -50,7 +50,7 @@ def first(
     channel: Channel,
     randomness: Randomness,
 ) -> tuple[Message, Message]:
-    """The first message: whose texts were good, how many keys each sent, and the masked values of the keys."""
+    """Make the first message: whose texts were good, how many keys each sent, and the masked values of the keys."""
     said = {"names": list(deposits.names), "counts": deposits.counts, "masked": list(masked)}
     return _said(channel, "masked", said, randomness), {
         "step": "masked",
@@ -61,7 +61,7 @@ def first(
 
 
 def factors(request: Request, state: Message, randomness: Randomness) -> tuple[Message, Message]:
-    """The clients that both servers can read: each one's Q over all queries, under the client's masks."""
+    """Compute each client's Q over all queries, under its masks, for the clients that both servers can read."""
     channel, own = _channel(state), Deposits.from_message(state["deposits"])
     sealed = fields(request.message, {"sealed"})["sealed"]
     other = _First.read(_heard(channel, "masked", sealed), queries=len(request.plans))
@@ -84,7 +84,7 @@ def factors(request: Request, state: Message, randomness: Randomness) -> tuple[M
 
 
 def products(request: Request, state: Message, randomness: Randomness) -> tuple[Message, Message]:
-    """The shares of the products: the second server commits to its own, then the first one opens its own."""
+    """Send the shares of the products: the second server commits to its own, then the first one opens its own."""
     step = _committed if state["party"] == SECOND else _opened
     return step(request, state, randomness)
 
@@ -215,14 +215,14 @@ class _First:
 def _common(
     names: Sequence[str], counts: KeyCounts, other_names: Sequence[str], other_counts: KeyCounts
 ) -> NDArray[np.bool_]:
-    """Which clients the other server has too, with as many keys for each query."""
+    """Return which clients the other server has too, with as many keys for each query."""
     others = {name: tuple(row) for name, row in zip(other_names, other_counts.tolist(), strict=True)}
     same = [others.get(name) == tuple(row) for name, row in zip(names, counts.tolist(), strict=True)]
     return np.array(same, dtype=np.bool_)
 
 
 def _still(totals: list[Elements | None], kept: NDArray[np.bool_]) -> list[Elements | None]:
-    """Totals over all clients so far, as far as they are those of the clients that are kept."""
+    """Return the totals over all clients so far, as far as they are those of the clients that are kept."""
     return totals if kept.all() else [None for _ in totals]
 
 
@@ -247,7 +247,7 @@ def _heard(channel: Channel, step: str, sealed: object) -> Message:
 
 
 def _products(channel: Channel, sealed: object, state: Message) -> Elements:
-    """This server's share of each client's product, from the other's factors."""
+    """Compute this server's share of each client's product, from the other's factors."""
     own, triples = state["factors"], Deposits.from_message(state["deposits"]).triples
     received = _array(_heard(channel, "factors", sealed), "factors", own.shape)
     return check.product(own, received, triples, party=channel.party)
