@@ -45,8 +45,8 @@ from fedassay.protocol.vocabulary import Randomness
 LARGEST_WHOLE = 24
 
 _KEYS_AT_ONCE, _NODES_AT_ONCE = 1 << 15, 1 << 16
-"""Measured: large enough that calls cost little, small enough that memory is used again while it is near. (Threads
-do not help: they wait for each other between the many short calls.)
+"""Block sizes, measured: large enough that calls cost little, small enough that memory is used again while near.
+(Threads do not help: they wait for each other between the many short calls.)
 """
 
 

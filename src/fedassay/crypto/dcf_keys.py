@@ -33,14 +33,14 @@ MAGIC = b"fdcf"
 Bytes = NDArray[np.uint8]
 
 LEFT, RIGHT = np.uint64(1 << 63), np.uint64(1 << 62)
-"""The control bits in the third word of a level. Below them: a zero and a field element."""
+"""Control bits in the third word of a level. Below them: a zero and a field element."""
 
 _P = np.uint64(PRIME)
 _CONTROLS = LEFT | RIGHT
 _SEED, _SQUARE, _LEAF, _LEVELS, _PER_LEVEL = slice(1, 3), 3, 4, 5, 3
 
 _ROWS_AT_ONCE = 512
-"""Rows are turned into columns (and back) in blocks that fit into a core's cache."""
+"""Rows per block in which rows are turned into columns (and back): a block fits into a core's cache."""
 
 
 def check_bits(bits: int) -> None:

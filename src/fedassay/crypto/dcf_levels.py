@@ -81,7 +81,7 @@ def room(*shape: int) -> Words:
 
 
 class Generator:
-    """The ciphers of all purposes, opened once. Not to be shared between threads."""
+    """Ciphers of all purposes, opened once. Not to be shared between threads."""
 
     def __init__(self) -> None:
         self._ciphers = [Cipher(algorithms.AES(fixed_key(j)), modes.ECB()).encryptor() for j in Purpose]
@@ -268,7 +268,7 @@ def _among(children: PathPoints, wanted: PathPoints) -> Index:
 
 
 class Walker:
-    """Takes some keys at a time down a route, in memory that it uses again. Not to be shared between threads."""
+    """Walk of some keys at a time down a route, in memory that is used again. Not to be shared between threads."""
 
     def __init__(self, keys: Keys, route: TreeRoute, *, at_once: int) -> None:
         self._keys, self._route, self._generator = keys, route, Generator()

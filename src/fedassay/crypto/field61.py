@@ -25,10 +25,10 @@ P = np.uint64(PRIME)
 _BITS = np.uint64(61)
 _LIMB = 21
 _RUN = 1 << 11
-"""Products of two limbs are below 2^42, so this many of them add up below 2^53: exactly, as floats."""
+"""Number of products of two limbs, each below 2^42, that add up below 2^53: exactly, as floats."""
 
 _ENTRIES_AT_ONCE = 1 << 14
-"""So few that the allocator has them at hand and a core's cache holds them."""
+"""Entries at a time: few enough that the allocator has them at hand and a core's cache holds them."""
 
 
 def fold(words: Words) -> Words:

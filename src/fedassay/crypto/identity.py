@@ -134,7 +134,7 @@ def key_from_text(text: object, *, whose: str) -> bytes:
 
 @dataclass(frozen=True, kw_only=True)
 class Credentials:
-    """An identity and the public keys that its holder believes: what a client half signs and checks with."""
+    """Identity and the public keys that its holder believes: used by a client half to sign and to check."""
 
     identity: Identity
     roster: Mapping[str, bytes] = field(repr=False)

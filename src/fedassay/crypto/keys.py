@@ -81,7 +81,7 @@ class KeyPair:
         """Return the key that only the holders of the two private keys can compute.
 
         Raises `ProtocolError` for a public key that is not one, or of small order: such a key would make
-        the agreed secret known to everybody.
+        the agreed secret known to everyone.
         """
         try:
             shared = self._loaded.exchange(X25519PublicKey.from_public_bytes(public))

@@ -26,10 +26,10 @@ PURPOSE = "prekey 1"
 DAY = 86_400
 DAYS_VALID = 90
 DAYS_APART = 30
-"""A statement that was issued so much earlier than the newest of the same member is refused: it may be stolen."""
+"""Days by which a statement may be older than the newest of its member; an older one is refused: it may be stolen."""
 
 DAYS_NAMED = DAYS_APART - 2
-"""An honest coordinator names none that was issued earlier than so long ago: then no client refuses it as too old."""
+"""Age in days beyond which an honest coordinator names no prekey, so that no client refuses it as too old."""
 
 _LAYOUT = struct.Struct("<?QQ32s64s")
 

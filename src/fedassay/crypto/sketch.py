@@ -70,7 +70,7 @@ SEED_BYTES = 32
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Challenge:
-    """The grid, and what the shares at its points are multiplied with; the same for both servers, and public.
+    """Grid, and the multipliers of the shares at its points; the same for both servers, and public.
 
     Σ_j r_j y_j = Σ_j (r_j − r_{j+1}) f(τ_j) with r_{N+1} = 0: `weights` holds these differences, of r and of its
     squares (as `limbs`), so that increments need not be computed.

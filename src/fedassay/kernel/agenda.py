@@ -34,7 +34,7 @@ def spending(charges: Iterable[Charge], budget: Budget | None) -> dict[str, Any]
     """Return the budget of a study, the sum of its releases, and each of them; None where there is no noise.
 
     Guarantee: `spent` is `ledger.compose` of the charges at the budget's delta, so what a ledger with these charges
-    says, and what anybody can compute again from the entries. `by_task` is the same of the charges of each task alone;
+    gives, and what anyone can compute again from the entries. `by_task` is the same of the charges of each task alone;
     under a delta these add up to more than `spent`.
     """
     charges = list(charges)

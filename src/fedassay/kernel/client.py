@@ -56,7 +56,7 @@ class Site:
     split_key: bytes = field(repr=False)
     holdout: float = HOLDOUT
     roles: frozenset[str] | None = None
-    """The columns that the site has named, by role; None if whatever there is may be asked for."""
+    """Columns that the site has named, by role; None if every existing column may be asked for."""
     credentials: PartyKeys | None = field(default=None, repr=False)
     holdings: Callable[[], Holdings] | None = field(default=None, repr=False)
     """Function that returns the number of rows and their fingerprint; None if not tracked, as in a simulation."""
@@ -68,7 +68,7 @@ class Site:
 
 @dataclass(frozen=True, kw_only=True)
 class _Seat:
-    """A site's place in a committee: its prekeys, and its rules about sets of clients (`protocol.Membership`)."""
+    """Place of a site in a committee: its prekeys, and its rules about sets of clients (`protocol.Membership`)."""
 
     prekeys: MemberStore
     dataset: str

@@ -35,7 +35,7 @@ from fedassay.trust.question import DOUBT
 log = SafeLogger("fedassay.kernel.endpoint")
 
 KEPT_EXCHANGES = 4
-"""Replies of older exchanges are forgotten; a question about one of those is refused, not answered anew."""
+"""Number of exchanges kept; a question about an older one is refused, not answered anew."""
 
 
 @dataclass
@@ -66,7 +66,7 @@ class Conversation:
 
 
 Memories = dict[tuple[str, str, Part], Memory]
-"""Study, task and part of the rows, to what a summary remembers between rounds."""
+"""Memory of a summary between rounds, by study, task and part of the rows."""
 
 
 @dataclass

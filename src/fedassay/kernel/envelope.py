@@ -70,7 +70,7 @@ Public = TypeVar("Public")
 
 
 class Refusal(StrEnum):
-    """The only things a client ever says about why it does not answer. Never an exception's text."""
+    """Codes for the reason why a client does not answer: it reveals nothing else, never an exception's text."""
 
     MALFORMED = "malformed"
     UNSUPPORTED = "unsupported"
@@ -89,14 +89,14 @@ class Refusal(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class Envelope:
-    """A request as it arrives: the trust model's part, and what `client.py` needs around it."""
+    """Request as it arrives: the trust model's part, and what `client.py` needs around it."""
 
     study: str
     trust: TrustModel
     tasks: tuple[str, ...]
     request: Request
     reply_key: bytes
-    """X25519: replies are sealed for it."""
+    """X25519 key for which replies are sealed."""
     asker: str | None = None
     """The public key whose signature on the request the transport has checked, as rosters have it."""
     announced: tuple[tuple[str, Plan], ...] = ()
@@ -332,7 +332,7 @@ _OVERHEAD = 1024
 
 
 class Addressee(NamedTuple):
-    """Whom a reply is for: the key that opens it, and the request that it answers."""
+    """Recipient of a reply: the key that opens it, and the request that it answers."""
 
     reply_key: bytes
     request: bytes

@@ -124,7 +124,7 @@ def largest_epsilon(agenda: Agenda, setting: Setting, before: Sequence[Charge], 
 def require_room(
     agenda: Agenda, setting: Setting, charges: Iterable[Charge], cap: Budget | None, *, own: frozenset[str]
 ) -> None:
-    """Refuse a study that the ledger of a coordinator would refuse at some point, before anybody is asked.
+    """Refuse a study that the ledger of a coordinator would refuse at some point, before any site is asked.
 
     Parameters
     ----------

@@ -95,8 +95,8 @@ class ServerStore(EndpointStore):
         """Write one exchange to the disk; when this returns it is there."""
         talk, mark = self.conversations[exchange], self._path(exchange, MARK)
         doubt, before = talk.state.get(DOUBT), self._doubted.get(exchange)
-        # In this order, so that a crash in between leaves a mark too many and never one too few. A mark that somebody
-        # has deleted does not come back for the same reason.
+        # In this order, so that a crash in between leaves a mark too many and never one too few. A deleted mark
+        # does not come back for the same reason.
         if doubt is not None and doubt != before:
             write_durably(mark, str(doubt).encode())
         write_durably(self._path(exchange, _TALK), wire.encode(talk.to_message()))
@@ -136,11 +136,11 @@ log = SafeLogger("fedassay.kernel.helper")
 
 
 KEPT_EXCHANGES = 64
-"""More than a study has tasks: each may go on later from what a server keeps (`Points`)."""
+"""Number of exchanges kept, above that of a study's tasks: each may go on later from the server's store (`Points`)."""
 
 
 class Helper(Endpoint):
-    """Drives the helper half of trust models that have one."""
+    """Driver of the helper half of trust models that have one."""
 
     def __init__(
         self,

@@ -77,7 +77,7 @@ class Journal(ABC):
 
 
 class MemoryJournal(Journal):
-    """Forgets with the process: for simulations, and for tests of replay."""
+    """Journal that is forgotten with the process: for simulations, and for tests of replay."""
 
     def append(self, entry: Message) -> None:
         """Record one more entry."""
@@ -85,7 +85,7 @@ class MemoryJournal(Journal):
 
 
 class FileJournal(Journal):
-    """One file, flushed to the disk at each entry; one process at a time.
+    """Journal in one file, flushed to the disk at each entry; one process at a time.
 
     An entry is its length (8 bytes), a check of all that came before and of the length (32 bytes), a check of
     the bytes (32 bytes), and the bytes. A tail that was cut by a crash is ignored; any changed byte

@@ -27,7 +27,7 @@ MOST_KEPT = 1000
 """Largest number of one-time keys for one coordinator, above the number of exchanges at once."""
 
 DAYS_REPRINTED = 7
-"""A card is given again for so long; then there is a new one."""
+"""Days for which the same card is given again; then there is a new one."""
 
 _UNSIGNED = bytes(64)
 

@@ -1,4 +1,4 @@
-"""Publish under a disclosure profile: exact totals are protected before a task reads them."""
+"""Publication under a disclosure profile: exact totals are protected before a task reads them."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def _protected(profile: Disclosure, plan: Plan, released: Released[Any]) -> Rele
 
 
 def require(profile: Disclosure, trust: TrustModel, queries: Iterable[Query[Any]]) -> None:
-    """Refuse what a profile must not or cannot be applied to, before anybody is asked."""
+    """Refuse, before any client is asked, what a profile must not or cannot be applied to."""
     if trust.private:
         raise UsageError(
             f"disclosure profile {profile.name}: {trust.name} adds noise, which protects more, and hiding noisy counts "

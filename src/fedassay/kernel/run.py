@@ -1,4 +1,4 @@
-"""Drives tasks: queries of all tasks that wait are planned, charged and answered in one round trip.
+"""Driver of tasks: queries of all tasks that wait are planned, charged and answered in one round trip.
 
 The order is what protects people: every query is planned (an unsupported one is refused before a row is
 read), then the journal records the exchange, then the ledger is charged, and only then does the first
@@ -51,10 +51,10 @@ _DRAWS = 1000
 """Number of times that a cohort is drawn before the rate is reported as too small."""
 
 DAYS_OPEN = 30
-"""So long after an exchange has begun its members may be asked."""
+"""Days after the beginning of an exchange during which its members may be asked."""
 
 Hear = Callable[[int, Sequence[str]], None]
-"""Called by a runtime with a leg and who answered it, to be recorded."""
+"""Function that a runtime calls with a leg and who answered it, to be recorded."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,14 +71,14 @@ class Errand:
 
 
 class Runtime(Protocol):
-    """Carries messages: in this process, by files, or on Flower."""
+    """Carrier of messages: in this process, by files, or on Flower."""
 
     simulated: bool
     """True if one process holds all rows, so that nothing is really protected."""
     clients: Sequence[str]
     """The names of all clients."""
     helpers: Sequence[str]
-    """The names of the servers besides this one, the one on the same machine first; none if there are none."""
+    """Names of the servers in addition to this one, the one on the same machine first; empty if there are none."""
 
     def prekeys(self, names: Sequence[str]) -> Mapping[str, bytes] | None:
         """Return a prekey of each of these clients that has offered one, for one exchange; None if no messages pass."""

@@ -1,4 +1,4 @@
-"""A real site from its own file: data, columns, policy, ledger, keys. What a deployed client is made of.
+"""A real site from its own file: data, columns, policy, ledger, keys. The basis of a deployed client.
 
 ```toml
 name = "hospital-a"
@@ -69,7 +69,7 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _KNOWN = {"name", "dataset", "data", "query", "key", "state", "ledger", "columns", "policy", "roster"}
 
 VOCABULARY = Vocabulary(tasks=TASKS, trust_models=TRUST_MODELS, summaries=CATALOGUE)
-"""The names that a policy may use."""
+"""Names that a policy may use."""
 
 
 @dataclass(frozen=True, kw_only=True)

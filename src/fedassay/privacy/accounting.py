@@ -1,4 +1,4 @@
-"""From a budget to a noise law, and from noise laws back to what has been spent.
+"""Calibration and accounting: from a budget to a noise law, and from noise laws back to what has been spent.
 
 The argument, in four steps (`docs/explanation/differential-privacy.md` has it in full):
 

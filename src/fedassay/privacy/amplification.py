@@ -89,17 +89,17 @@ from fedassay.protocol.vocabulary import (
 
 MOST_ROUNDS = 10_000
 FINEST = 1e-10
-"""Smaller deltas are beyond what the Fourier transforms of the accountant resolve."""
+"""Smallest delta: smaller ones are beyond what the Fourier transforms of the accountant resolve."""
 
 LEAST_RATE, MOST_EPSILON, LEAST_EPSILON = 1e-3, 16.0, 1e-3
-"""Beyond these a plan would take minutes: sampling then counts for nothing."""
+"""Bounds of rate and epsilon beyond which a plan would take minutes: sampling then counts for nothing."""
 
 _RESERVE = 2.0**-19
 """The part of the budget that is left for whole numbers in the place of real ones."""
 
 _SMALLEST_SCALE = 2.0**20
 _COARSEST, _FINEST_STEP = 1e-3, 1e-6
-"""Losses are rounded to steps well below the spread of one release's loss, which is about rate/multiplier."""
+"""Bounds of the steps of losses, well below the spread of one release's loss, about rate/multiplier."""
 
 
 def rounds_of(share: float) -> int | None:
@@ -225,14 +225,14 @@ def _multiplier(epsilon: float, delta: float, rate: float, rounds: int) -> float
 # --- amplification by shuffling -----------------------------------------------------------------------------
 
 LARGEST_LOCAL_EPSILON = 64.0
-"""No larger ε₀ is looked at: a message at ε₀ = 64 says all, and hides among e^63 others at best."""
+"""Largest ε₀ that is considered: a message at ε₀ = 64 reveals all, and hides among e^63 others at best."""
 
 _STEP = 2.0**-12
-"""Local epsilons are multiples of this: everybody who plans the same query must come to the same number."""
+"""Step of local epsilons: all parties that plan the same query must come to the same number."""
 
 _BLOCKS = 1000
 _WINDOW = 80.0
-"""C is below the window with probability below e^-80; what lies beyond costs accuracy, never privacy."""
+"""Width of the window: C is below it with probability below e^-80; what lies beyond costs accuracy, never privacy."""
 
 _UNDERFLOW = 2.0**-1000
 

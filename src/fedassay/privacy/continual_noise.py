@@ -1,4 +1,4 @@
-"""Three ways to hide one event in all totals of a stream at once; `continual.py` says what for.
+"""Three ways to hide one event in all totals of a stream at once; `continual.py` describes the use.
 
 ==============  =====================================================================  ===================
 ``path``        total + the noise of the nodes of a binary tree over this step         ⌈(L+1)/2⌉ nodes
@@ -33,7 +33,7 @@ from fedassay.summaries.distribution.roots import ValueRoots, column_norms
 
 LONGEST = 1 << 20
 LONGEST_FACTORISED = 1 << 14
-"""``factorised`` remembers every step and looks at all of them in each."""
+"""Longest horizon of ``factorised``, which remembers every step and looks at all of them in each."""
 
 _WIDEST_FAN_OUT = 64
 
@@ -93,7 +93,7 @@ class ContinualMechanism(ABC):
 
 @dataclass(frozen=True, kw_only=True)
 class PathMechanism(ContinualMechanism):
-    """Remembers the total, and the noise of one node per level."""
+    """Mechanism that remembers the total, and the noise of one node per level."""
 
     name: ClassVar[str] = "path"
 
@@ -163,7 +163,7 @@ class TreeMechanism(ContinualMechanism):
 
     @property
     def sensitivity(self) -> Sensitivity:
-        """Exact: an event is in one block of each level."""
+        """Exact sensitivity: an event is in one block of each level."""
         return Sensitivity.of_counts(self.unit, multipliers=(1,) * len(self.widths))
 
     def factors(self, steps: NDArray[np.int64]) -> Floats:
@@ -195,7 +195,7 @@ class TreeMechanism(ContinualMechanism):
 
 @dataclass(frozen=True, kw_only=True)
 class Factorised(ContinualMechanism):
-    """Remembers every step: its events, and its entry of C·counts with noise."""
+    """Mechanism that remembers every step: its events, and its entry of C·counts with noise."""
 
     name: ClassVar[str] = "factorised"
 
@@ -211,7 +211,7 @@ class Factorised(ContinualMechanism):
 
     @property
     def sensitivity(self) -> Sensitivity:
-        """Exact: the first column, as far as the horizon."""
+        """Exact sensitivity: the first column, as far as the horizon."""
         l1, squared = column_norms(self.horizon, self.summary.scale)
         return Sensitivity(l1=float(self.unit_events * l1), l2=float(self.unit_events * np.sqrt(squared)))
 

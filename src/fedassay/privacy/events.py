@@ -1,4 +1,4 @@
-"""Releases that dp-accounting has no event for. Apart, because importing dp-accounting takes half a second."""
+"""Releases that dp-accounting has no event for; a separate module, as importing dp-accounting takes half a second."""
 
 from __future__ import annotations
 

@@ -29,21 +29,21 @@ from fedassay.protocol.arrays import Words
 from fedassay.protocol.vocabulary import Randomness, Vector
 
 LARGEST_SKELLAM = Fraction(2**40)
-"""No σ of Skellam noise may be larger."""
+"""Largest σ of Skellam noise."""
 
 LARGEST_VARIANCE = Fraction(2**90)
 """Largest variance of a Skellam draw: room for a thousand parts of the largest noise."""
 
 SMALLEST_SKELLAM = Fraction(1, 2**20)
-"""Smaller wanted σ are rounded up to it."""
+"""Smallest σ of Skellam noise: smaller wanted ones are rounded up to it."""
 
 _SKELLAM_BITS = 26
 """Bits of σ, so that σ² is a float without rounding."""
 _REACH = 2**11
 _RUN = 2**10
-"""Clusters of more than this many times b are left out; see `_fraction`."""
+"""Largest size of a cluster in multiples of b; see `_fraction`."""
 _EVENTS = 2 * poisson.SMALLEST_CENTRED
-"""Up to this variance Skellam draws are made of single events; from here on of two large Poisson draws."""
+"""Variance up to which Skellam draws are made of single events; from here on of two large Poisson draws."""
 
 
 def polya(count: int, *, numerator: int, denominator: int, parts: Fraction, randomness: Randomness) -> Vector:

@@ -29,10 +29,10 @@ from fedassay.protocol.vocabulary import Randomness, Vector
 
 SMALLEST_CENTRED = 16
 LARGEST_CENTRED = 2**90
-"""The rates that `centred` draws: from here, to here."""
+"""Range of the rates that `centred` draws."""
 
 _GUARD = 2.0**-30
-"""A uniform number closer than this to the computed probability is compared with the exact one."""
+"""Distance to the computed probability below which a uniform number is compared with the exact one."""
 
 _RUN_BITS = 15
 _RUNS = np.array([(~n & (n + 1)).bit_length() - 1 for n in range(2**_RUN_BITS)], dtype=np.int64)

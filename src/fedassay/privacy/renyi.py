@@ -1,4 +1,4 @@
-"""Rényi divergences of the noise laws, and what they mean in (epsilon, delta). Pure formulas.
+"""Rényi divergences of the noise laws, and their conversion to (epsilon, delta). Pure formulas.
 
 Notation: α > 1 the order, D_α the Rényi divergence, ρ the parameter of zero-concentrated differential
 privacy (zCDP: D_α ≤ ρα for all α), b and σ the scales, k the L1 sensitivity; μ the variance of Skellam noise,
@@ -17,10 +17,10 @@ import numpy as np
 from fedassay.protocol.arrays import Floats
 
 _LOWEST, _HIGHEST = -7.0, 80.0
-"""The orders looked at: log(α - 1) in this range. Every order gives a valid bound; more only tighten it."""
+"""Range of log(α - 1) for the orders considered. Every order gives a valid bound; more only tighten it."""
 
 _WHOLE = np.unique(np.round(np.concatenate([np.arange(2, 129), 2 ** np.arange(7, 52, 1 / 16)])))
-"""The whole orders looked at: all up to 128, then 16 for each doubling, all whole as floats."""
+"""Whole orders considered: all up to 128, then 16 for each doubling, all whole as floats."""
 
 FEW = np.concatenate([np.arange(2.0, 129.0), 2.0 ** np.arange(8, 52)])
 """A few of the whole orders, for sums that are kept while releases are added."""

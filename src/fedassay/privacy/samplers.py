@@ -45,9 +45,9 @@ from fedassay.protocol.vocabulary import Randomness, Vector
 Flags = NDArray[np.bool_]
 
 LONGEST_RUN = 1024
-"""Geometric draws stop here: this changes the law by exp(-1024) < 1e-444 in total variation."""
+"""Longest run of geometric draws: the cut changes the law by exp(-1024) < 1e-444 in total variation."""
 LONGEST_COIN = 2048
-"""Algorithm 1 stops here: it goes on for so long with probability below 1/2048! < 1e-5000."""
+"""Longest run of Algorithm 1: it goes on for longer with probability below 1/2048! < 1e-5000."""
 CHUNK = 1 << 15
 """Candidates per pass: few enough for the processor's cache."""
 
@@ -138,16 +138,16 @@ def fill(count: int, candidates: Callable[[int], Vector]) -> Vector:
 # --- exact integer noise ------------------------------------------------------------------------------------
 
 LARGEST_SCALE = Fraction(2**52)
-"""No scale may be larger, so that no draw reaches `LARGEST_DRAW`."""
+"""Largest scale, so that no draw reaches `LARGEST_DRAW`."""
 
 LARGEST_DRAW = 2**62
 """Strict bound on the absolute value of every draw."""
 
 SMALLEST_LAPLACE = Fraction(1, 2**6)
-"""Below this scale noise is zero but for a probability under 4e-28: smaller scales are rounded up to it."""
+"""Smallest scale: below it noise is zero but for a probability under 4e-28; smaller ones are rounded up to it."""
 
 SMALLEST_GAUSSIAN = Fraction(1, 2**4)
-"""Below this scale noise is zero but for a probability under 6e-56: smaller scales are rounded up to it."""
+"""Smallest scale: below it noise is zero but for a probability under 6e-56; smaller ones are rounded up to it."""
 
 _LAPLACE_BITS, _GAUSSIAN_BITS = 40, 21
 _WIDEST = 64

@@ -1,4 +1,4 @@
-"""The card of a runtime: what every face needs to know of it.
+"""Card of a runtime: its description for every face.
 
 Parameters of runtimes: the section [runtime] of a study, and the options and arguments that say the same.
 
@@ -88,7 +88,7 @@ class ReleaseParameters(RuntimeParameters):
 
 @dataclass(frozen=True, kw_only=True)
 class RuntimeCard:
-    """What faces need to know of a runtime.
+    """Description of a runtime for the faces.
 
     Parameters
     ----------
@@ -136,7 +136,7 @@ RUNTIME_CARDS: Catalogue[RuntimeCard] = Catalogue(
 """Runtimes that are installed."""
 
 DEFAULT = "in-process"
-"""The runtime where none is named."""
+"""Runtime where none is named."""
 
 
 def simulations() -> dict[str, type[SimulationParameters]]:

@@ -32,7 +32,7 @@ class Traffic:
 
 
 class MessagingRuntime(ABC):
-    """Drives a trust model's server half; a subclass only knows how to carry bytes (`ask`).
+    """Driver of a trust model's server half; a subclass only knows how to carry bytes (`ask`).
 
     Parameters
     ----------
@@ -48,9 +48,9 @@ class MessagingRuntime(ABC):
     simulated: bool
     """True if one process holds all rows."""
     clients: Sequence[str]
-    """The names of all clients."""
+    """Names of all clients."""
     helpers: Sequence[str] = ()
-    """The names of the servers besides this one."""
+    """Names of the servers in addition to this one."""
 
     def __init__(self, *, reply_pair: KeyPair, credentials: PartyKeys | None = None, asker: str = "") -> None:
         self.reply_pair = reply_pair

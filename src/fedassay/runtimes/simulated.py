@@ -22,7 +22,7 @@ from fedassay.runtimes.messaging import Traffic
 # --- how far a run has come ---------------------------------------------------------------------------------
 
 Progress = Callable[[int, int, int], None]
-"""Called with the leg, the clients done and the clients in all."""
+"""Function that is called with the leg, the clients done and the clients in all."""
 
 
 def silent(leg: int, done: int, total: int) -> None:
@@ -91,7 +91,7 @@ class SimulatedFederation:
 
 
 class SimulatedRuntime(Runtime, Protocol):
-    """A runtime whose clients are simulated: more is known of them than of real ones."""
+    """Runtime whose clients are simulated: more is known of them than of real ones."""
 
     name: str
     mode: str

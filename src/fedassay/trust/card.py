@@ -1,4 +1,4 @@
-"""The card of a trust model: who learns what, and what that rests on."""
+"""Card of a trust model: who learns what, and the assumptions behind it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from fedassay.protocol.vocabulary import (
 )
 
 DEFAULT_TRUST = "secure-sum"
-"""The trust model where none is named."""
+"""Trust model where none is named."""
 
 # --- parameters of trust models -----------------------------------------------------------------------------
 
@@ -141,7 +141,7 @@ def exactly(number: float) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class TrustCard:
-    """What faces need to know of a trust model.
+    """Description of a trust model for the faces.
 
     Parameters
     ----------

@@ -28,7 +28,7 @@ from fedassay.protocol.vocabulary import (
 
 SIGNATURE_BYTES = 64
 INTRODUCTION = frozenset({"servers", "keys", "signatures"})
-"""The fields of an introduction, in every message that has one."""
+"""Fields of an introduction, in every message that has one."""
 
 
 class Pair(NamedTuple):
@@ -48,7 +48,7 @@ class Introduced(NamedTuple):
 
 @dataclass(frozen=True)
 class Introductions:
-    """The introductions of one trust model; a signature for one is worth nothing under another.
+    """Introductions of one trust model; a signature for one is worth nothing under another.
 
     Each `told_` function returns the checked content of a request or raises `ProtocolError`: the party stays silent.
     """

@@ -1,4 +1,4 @@
-"""Local differential privacy: every message is private before it leaves its client. Nobody is trusted.
+"""Local differential privacy: every message is private before it leaves its client. No party is trusted.
 
 Two encodings of what is summed or collected:
 
@@ -64,7 +64,7 @@ from fedassay.trust.local_reports import (
 )
 
 _ONE = Sensitivity(l1=1.0, l2=1.0)
-"""Randomised response of ε is charged like a discrete Laplace draw of scale 1/ε for a change of one."""
+"""Sensitivity of randomised response: ε is charged like a discrete Laplace draw of scale 1/ε for a change of one."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -110,11 +110,11 @@ def sum_of_draws(noise: Noise, size: int, randomness: Randomness) -> Vector:
 # --- optimized Unary Encoding -------------------------------------------------------------------------------
 
 SMALLEST_SCALE = 1 / 32
-"""No smaller 1/ε is used: at ε = 32 a bit lies once in 10^13 times, and 2^-64 is still far below q."""
+"""Smallest 1/ε that is used: at ε = 32 a bit lies once in 10^13 times, and 2^-64 is still far below q."""
 
 _FAIR = 2**63
 _AT_ONCE = 1 << 12
-"""Reports that are unpacked together."""
+"""Number of reports that are unpacked together."""
 
 Partitions = Sequence[NDArray[np.int64]]
 
@@ -149,7 +149,7 @@ class UnaryEncoding:
 
     @property
     def variance(self) -> float:
-        """V = q(1-q)/(½-q)²: what one report adds to the variance of a count that it has nothing to do with."""
+        """V = q(1-q)/(½-q)²: the variance that one report adds to a count that it has nothing to do with."""
         return self.q * (1 - self.q) / self.contrast**2
 
     def report(self, cell: int | None, cells: int, randomness: Randomness) -> bytes:
@@ -252,7 +252,7 @@ def simulated_partition(
 # --- what reports that are private by themselves look like --------------------------------------------------
 
 LIMIT = 2**63
-"""Totals of noisy vectors stay below: they are int64."""
+"""Strict bound on totals of noisy vectors: they are int64."""
 
 
 def largest_report(summary: Summary[Any], noise: Noise) -> int:
@@ -269,7 +269,7 @@ class Report(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Question:
-    """A planned query, as clients report on it: what all their reports have in common."""
+    """Planned query, as clients report on it: the common part of all their reports."""
 
     plan: Plan
     partitions: Partitions

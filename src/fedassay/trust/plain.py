@@ -132,7 +132,7 @@ def _fits(vector: Any, plan: Plan) -> bool:
 # --- plain --------------------------------------------------------------------------------------------------
 
 LIMIT = 2**63
-"""Totals stay below: they are int64."""
+"""Strict bound on totals: they are int64."""
 
 
 @dataclass(frozen=True, kw_only=True)

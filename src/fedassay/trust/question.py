@@ -61,7 +61,7 @@ def canonical(value: Any) -> bytes:
 # --- exchanges that may have served to test a guess about a person's rows -------------------------------------
 
 DOUBT = "doubt"
-"""The entry of a state; absent if all is well."""
+"""Key of the entry in a state; absent if all is well."""
 
 MOST_DOUBTS = 3
 """Few, as each may have revealed something to a server that lies; above 0, as machines fail and clients cheat."""

@@ -47,7 +47,7 @@ class ServerDP(TrustModel):
     therefore means a client that takes part but has no rows: it still answers, with the summary of no rows.
     A client must not decide by its data whether to answer.
 
-    Of a sampled cohort everybody is asked, and each client decides by a secret coin whether it takes part; otherwise
+    All clients of a sampled cohort are asked, and each decides by a secret coin whether it takes part; otherwise
     it answers as a client without rows. Readers of what is published do not learn who did, so that releases of equal
     shares need less noise where whole clients are protected (`privacy.sampling`); elsewhere every release is charged
     as if all clients took part. Against the server, which is trusted, none of this counts.

@@ -1,4 +1,4 @@
-"""A durable, hash-chained list of records in a database: what ledgers and the records of a site are made of.
+"""A durable, hash-chained list of records in a database: the base of ledgers and of the records of a site.
 
 The tables of a ledger, their versions, and the steps from each version to the next.
 

@@ -222,7 +222,7 @@ _LARGEST = 2**63 - 1
 
 @dataclass(frozen=True)
 class Anchor:
-    """A file with one line: how far the ledger went when this machine last used it, and the hash there.
+    """A file with one line: the length of the ledger when this machine last used it, and the hash there.
 
     It is also the lock under which the processes of this machine use the ledger one after the other; the operating
     system frees it when a process ends, however it ends.

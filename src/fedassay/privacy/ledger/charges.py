@@ -32,7 +32,7 @@ from fedassay.protocol.vocabulary import (
 )
 
 NAMES = ("id", "dataset", "study", "trust_model", "fingerprint", "summary", "task", "asker")
-"""The fields of a charge that cost nothing: they only say what it is."""
+"""Fields of a charge that cost nothing: they only describe it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -176,7 +176,7 @@ class Charge:
 
 
 class Ledger(ABC):
-    """Keeps what has been spent on each data set and refuses what would spend too much.
+    """Record of what has been spent on each data set, which refuses what would spend too much.
 
     Contract: `charge` is all or nothing; it raises before anything is recorded; once it returns, the record
     survives whatever the ledger's storage survives; the same id counts once. Concurrent calls must behave
@@ -189,7 +189,7 @@ class Ledger(ABC):
     @property
     @abstractmethod
     def charges(self) -> tuple[Charge, ...]:
-        """Everything that was recorded, oldest first."""
+        """Charges recorded so far, oldest first."""
 
     @abstractmethod
     def charge(self, charges: Sequence[Charge]) -> None:
@@ -244,7 +244,7 @@ class MemoryLedger(Ledger):
 
     @property
     def charges(self) -> tuple[Charge, ...]:
-        """Everything recorded, in order."""
+        """Charges recorded so far, in order."""
         return tuple(self._charges.values())
 
     def charge(self, charges: Sequence[Charge]) -> None:

@@ -191,7 +191,7 @@ class DatabaseLedger(Ledger):
 
     @property
     def charges(self) -> tuple[Charge, ...]:
-        """Everything recorded, in order."""
+        """Charges recorded so far, in order."""
         self._book.read()
         return tuple(charge_of(record.body) for record in self._book.stored() if record.kind == CHARGE)
 

@@ -126,7 +126,7 @@ class SqliteLedger:
 
     tables_query = "SELECT name FROM sqlite_master WHERE type = 'table'"
     others_matter = True
-    """A file with tables of something else is the wrong file."""
+    """True, as a file with tables of something else is the wrong file."""
 
     def __init__(self, file: Path) -> None:
         connection = sqlite3.connect(str(file), timeout=_PATIENCE, check_same_thread=False)

@@ -34,7 +34,7 @@ class PolicyRequest:
     study: str
     cohort: int
     task: str = ""
-    """The kind of task that asks, by its name in the catalogue, as the asker says."""
+    """Kind of task that asks, by its name in the catalogue, as the asker states it."""
     asker: str | None = None
     rows: CountRows | None = field(default=None, repr=False, compare=False)
     """Function that counts the rows of the site; None if the number is unknown."""
@@ -56,12 +56,12 @@ class PolicyRequest:
 
     @property
     def clients(self) -> int:
-        """The clients that are asked, of those that are planned with."""
+        """Number of clients that are asked, of those that are planned with."""
         return min(self.cohort, self.plan.setting.clients)
 
     @property
     def smallest_total(self) -> int | None:
-        """Over how few survivors the trust model would still release; None if it makes no promise."""
+        """Fewest survivors over which the trust model would still release; None if it makes no promise."""
         survivors = getattr(self.trust, "fewest_survivors", None)
         return (
             getattr(self.trust, "minimum_cohort", None) if survivors is None else int(survivors(self.clients))
@@ -108,7 +108,7 @@ def _price(
 
 
 class Policy(ABC):
-    """Says no, or nothing; and under which conditions a client answers what it has allowed."""
+    """Judge of requests, which refuses or stays silent, and sets conditions for answering what is allowed."""
 
     total: Budget | None = None
     """Cost that all noisy releases of a data set may have together; None leaves it to the ledger."""
@@ -117,7 +117,7 @@ class Policy(ABC):
     """Treatment of counts that the server sees one by one; None for none."""
 
     smallest_cohort_difference: int | None = None
-    """Two sets of clients whose exact totals are opened are the same, or differ by as many; None if they need not."""
+    """Least difference of two sets of clients with opened exact totals, unless they are the same; None for any."""
 
     same_set: bool = False
     """True if all exact totals of a data set must be over the same clients."""
@@ -138,7 +138,7 @@ class Policy(ABC):
 
 
 class AllowAll(Policy):
-    """Allows everything: for simulations, where nothing is really released."""
+    """Policy that allows everything: for simulations, where nothing is really released."""
 
     def check(self, request: PolicyRequest) -> None:
         """Allow the request."""

@@ -1,4 +1,4 @@
-"""The coordinator's calls: announce a study by files, go on with it, and say what is missing on the way."""
+"""The coordinator's calls: announce a study by files, go on with it, and report what is missing on the way."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def carry(parameters: FileDrop, study: StudyRun) -> Result | None:
 
 @dataclass(frozen=True, kw_only=True)
 class FileCoordinator:
-    """Runs a study by files, one call after the other.
+    """Coordinator that runs a study by files, one call after the other.
 
     Parameters
     ----------

@@ -36,7 +36,7 @@ _MESSAGE = _SIGNATURE + 64
 LARGEST_FILE = _MESSAGE + wire.LARGEST_MESSAGE
 
 EVERYONE = "*"
-"""The recipient of an announcement; no party can have this name."""
+"""Recipient of an announcement; no party can have this name."""
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 

@@ -1,6 +1,6 @@
-"""A site's side: what is asked of it in a drop, checked, and its one answer.
+"""A site's side: the checked request to it in a drop, and its one answer.
 
-The order: announcement, roster, request, its agreement with the announcement. Only then does anybody who
+The order: announcement, roster, request, its agreement with the announcement. Only then does any party that
 could answer get to see the request.
 """
 

@@ -1,4 +1,4 @@
-"""The coordinator's side: each call writes what can be asked, takes what has come, and stops where it must wait.
+"""The coordinator's side: each call writes the open requests, takes the replies, and stops where it must wait.
 
 A run is not kept alive between passes. `ask` raises `Waiting` while replies are missing, and the whole run is
 called again later with the same journal; it repeats what was decided and goes on from there.
@@ -26,7 +26,7 @@ from fedassay.runtimes.messaging import MessagingRuntime
 
 
 class Waiting(FedassayError):
-    """Not all replies are there yet. Nothing failed: call again when they are."""
+    """Some replies are missing. Nothing failed: call again when they are there."""
 
     exit_code: ClassVar[int] = 0
 
@@ -38,11 +38,11 @@ class Waiting(FedassayError):
 
 
 class FileDropRuntime(MessagingRuntime):
-    """Carries messages as signed files.
+    """Runtime that carries messages as signed files.
 
     Guarantee: a reply counts only if its site signed it for this study and this pass; the first such reply is
-    kept and no later one replaces it. A pass is over when everybody who was asked has replied, or when `close`
-    says so; what was decided is recorded before the next request is written, and repeated by every later call.
+    kept and no later one replaces it. A pass is over when all parties that were asked have replied, or when `close`
+    requires it; what was decided is recorded before the next request is written, and repeated by every later call.
 
     Parameters
     ----------
@@ -75,7 +75,7 @@ class FileDropRuntime(MessagingRuntime):
 
     @property
     def rounds(self) -> int:
-        """Passes that are over, in the whole study."""
+        """Number of passes that are over, in the whole study."""
         return len(self._passes.entries("closed"))
 
     @property

@@ -1,4 +1,4 @@
-"""A study by files: what its coordinator announces, and the drop and the state in which it is held."""
+"""A study by files: the announcement of its coordinator, and the drop and the state in which it is held."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from fedassay.runtimes.released import Proposal
 from fedassay.trust import TRUST_MODELS
 
 LARGEST_ANNOUNCEMENT = 1 << 20
-"""No announcement may be longer (1 MiB)."""
+"""Largest size of an announcement (1 MiB)."""
 
 _FIELDS = (
     *("study", "tasks", "trust", "unit", "neighbours", "rows_per_client", "epsilon", "delta"),
@@ -78,12 +78,12 @@ class Announcement:
 
     @property
     def parties(self) -> dict[str, bytes]:
-        """Everybody who is asked, with their public keys."""
+        """Parties that are asked, with their public keys."""
         return {**self.roster, **self.helpers}
 
     @property
     def setting(self) -> Setting:
-        """The setting that every query of the study must have."""
+        """Setting that every query of the study must have."""
         return Setting(
             trust=self.trust, protection=self.protection, budget=self.budget, clients=len(self.roster)
         )

@@ -45,7 +45,7 @@ class Node:
     credentials: Credentials = field(repr=False)
     open: Callable[[], Endpoint] = field(repr=False)
     offer: Callable[[str], Sequence[bytes]] = field(default=lambda asker: (), repr=False)
-    """Makes prekeys for a coordinator, of which the public key is given as text."""
+    """Function that makes prekeys for a coordinator, whose public key is given as text."""
 
     @contextmanager
     def opened(self) -> Iterator[Endpoint]:

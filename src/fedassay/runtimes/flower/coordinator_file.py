@@ -33,7 +33,7 @@ from fedassay.protocol.vocabulary import COORDINATOR, Budget
 from fedassay.runtimes.flower.submission import to_toml
 
 VARIABLE = "FEDASSAY_COORDINATOR"
-"""The environment variable that names the coordinator's file where `flower-superlink` is started: Flower's
+"""Environment variable that names the coordinator's file where `flower-superlink` is started: Flower's
 processes pass their environment on to the ServerApp, and a run configuration cannot change it."""
 
 _KNOWN = {"key", "state", "ledger", "helpers", "budget", "disclosure", "roster"}

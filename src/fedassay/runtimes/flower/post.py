@@ -101,18 +101,18 @@ CLOCKS_APART = 3600.0
 """Seconds that a site's clock may be wrong before Flower takes its replies for expired."""
 
 _Opened = Callable[[int, int], None]
-"""Called with the replies that have arrived and the requests in all."""
+"""Function that is called with the replies that have arrived and the requests in all."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class NodeLetter:
-    """A request for one node, and whose signature the reply must carry."""
+    """Request for one node, and the party whose signature the reply must carry."""
 
     node: int
     kind: str
     body: bytes
     sender_of_reply: str | None = None
-    """None if only the reply says who it is from: the reader checks the signature then."""
+    """Party expected to sign; None if only the reply names its sender: the reader checks the signature then."""
 
 
 Out = dict[str, tuple[str, NodeLetter]]
@@ -121,7 +121,7 @@ Out = dict[str, tuple[str, NodeLetter]]
 
 @dataclass(frozen=True, kw_only=True)
 class Post:
-    """Carries letters over a Flower grid.
+    """Carrier of letters over a Flower grid.
 
     Guarantee: what comes back for a letter is the first reply to this very letter (by message id, never by
     the node that Flower names as its source), well formed and, with `credentials`, signed by whom it should

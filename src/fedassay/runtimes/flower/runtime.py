@@ -1,4 +1,4 @@
-"""The Flower runtime: what `fedassay.kernel.run` drives, over any Flower grid, and which node is which site."""
+"""The Flower runtime: driven by `fedassay.kernel.run` over any Flower grid; it knows which node is which site."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def answer_hello(body: bytes, *, name: str, node: int, prekeys: Sequence[bytes] 
 
 @dataclass(kw_only=True)
 class Directory:
-    """Finds the nodes of the expected sites (and helpers).
+    """Search for the nodes of the expected sites (and helpers).
 
     Guarantee: with credentials, a node stands for a site only if it signed a fresh nonce with the key that
     the roster has for the site. If two nodes can, the first counts.
@@ -123,13 +123,13 @@ def _recipients(out: Out) -> set[int]:
 
 
 Warn = Callable[[str], None]
-"""Called with a sentence about something that went wrong and did not end the run."""
+"""Function that is called with a sentence about something that went wrong and did not end the run."""
 
 _LOGGED = partial(log.warning, "%s")
 
 
 class FlowerRuntime(MessagingRuntime):
-    """Asks clients, and helpers, by messages over a Flower grid.
+    """Runtime that asks clients, and helpers, by messages over a Flower grid.
 
     Guarantee: what `Post` promises about replies; a client that is not there is a dropout, never a crash, and
     `warn` hears of it.

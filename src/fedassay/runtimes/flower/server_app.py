@@ -1,4 +1,4 @@
-"""The ServerApp of a deployment: runs one study next to the SuperLink and tells the submitter how it goes.
+"""The ServerApp of a deployment: runs one study next to the SuperLink and reports its progress to the submitter.
 
 Journal, ledger and results stay on the coordinator's machine.
 """
@@ -39,7 +39,7 @@ from fedassay.runtimes.simulated import Progress
 
 @dataclass(frozen=True, kw_only=True)
 class Coordinator:
-    """Runs studies over the sites of its file."""
+    """Coordinator that runs studies over the sites of its file."""
 
     file: CoordinatorFile
 

@@ -103,7 +103,7 @@ class Spool:
 # --- flower's simulation on Ray -----------------------------------------------------------------------------
 
 MOST_CLIENTS = 1000
-"""A node costs about 10 ms of processor time a round: more than this is a task for the in-process runtime."""
+"""Largest number of clients: a node costs about 10 ms of processor time a round; above, use the in-process runtime."""
 
 _STARTUP = 120.0
 _STATE = "fedassay"
@@ -126,7 +126,7 @@ class Cast:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Everyone, in the order of Flower's partitions."""
+        """Parties, in the order of Flower's partitions."""
         return (*self.clients, *self.helpers)
 
 

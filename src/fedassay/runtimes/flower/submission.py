@@ -1,4 +1,4 @@
-"""Submits the app to a SuperLink with Flower's own command and brings the result back.
+"""Submission of the app to a SuperLink with Flower's own command, and return of the result.
 
 What a ServerApp tells the person who submitted it, through the run's log: marked lines of JSON.
 
@@ -125,7 +125,7 @@ def result_lines(document: str, *, path: str) -> Iterator[str]:
 
 @dataclass
 class Inbox:
-    """Puts a result together from the events of a log.
+    """Collector of a result from the events of a log.
 
     Examples
     --------

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 Mode = Literal["auto", "faithful", "aggregate"]
 
 LARGEST_FAITHFUL = 250
-"""With more clients than this, mode "auto" draws totals in aggregate."""
+"""Largest number of clients that mode "auto" simulates by messages; above, it draws totals in aggregate."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,7 +33,7 @@ class InProcess(SimulationParameters):
 
     @property
     def tries_policies(self) -> bool:
-        """Not where totals are drawn: then there are no clients to remember anything."""
+        """True unless totals are drawn: then there are no clients to remember anything."""
         return self.mode != "aggregate"
 
     def passes_messages(self, clients: int, *, policy: bool) -> bool:

@@ -43,7 +43,7 @@ from fedassay.runtimes.simulated import SERVERS, Progress, SimulatedFederation, 
 
 
 class Aggregate:
-    """Draws the same totals from the same law, without simulating single messages."""
+    """Runtime that draws the same totals from the same law, without simulating single messages."""
 
     name = "in-process"
     mode = "aggregate"

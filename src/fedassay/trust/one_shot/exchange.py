@@ -68,7 +68,7 @@ LARGEST_COHORT = 2**32
 
 @dataclass(frozen=True, kw_only=True)
 class OneShot(OneShotParameters, TrustModel):
-    """Both halves of the protocol, without a driver: what trust models that add up under pads are built on.
+    """Both halves of the protocol, without a driver: base of the trust models that add up under pads.
 
     Guarantee: against a coordinator that says whatever it likes to each party, and up to ⌈collusion·N⌉ of the N sites
     of the roster that help it, an exchange reveals the total over one set of at least `Sizes.honest` honest clients,
@@ -293,7 +293,7 @@ class OneShot(OneShotParameters, TrustModel):
     def exchange(
         self, exchange: Exchange, randomness: Randomness
     ) -> Generator[Round, Replies, tuple[Released[Any], ...]]:
-        """Ask everybody once and the members once, and return one exact total per plan."""
+        """Ask all clients once and the members once, and return one exact total per plan."""
         if len(set(exchange.cohort)) != len(exchange.cohort):
             raise UsageError("secure sum: two clients of the cohort have the same name.")
         self.check_cohort(len(exchange.cohort))
@@ -367,7 +367,7 @@ class OneShot(OneShotParameters, TrustModel):
 
 
 class _Heard:
-    """The coordinator's ear in leg 0: checks a message as members will, and keeps a sum of the corrections, folded."""
+    """Receiver of the coordinator in leg 0: checks messages as members will, and keeps a folded sum of corrections."""
 
     def __init__(self, terms: Terms, credentials: PartyKeys | None) -> None:
         self._terms, self._credentials, self._publics = terms, credentials, set[bytes]()

@@ -30,18 +30,18 @@ NAMED = 16
 
 @dataclass(frozen=True, kw_only=True)
 class Sizes:
-    """The numbers of one exchange, computed by every party for itself."""
+    """Numbers of one exchange, computed by every party for itself."""
 
     clients: int
     members: int
     colluders: int
-    """C: how many sites of the roster may work for the coordinator."""
+    """C: number of sites of the roster that may work for the coordinator."""
     colluding_members: int
     silent_clients: int
     silent_members: int
     packed: int
     least: int
-    """A total over fewer clients is opened by no honest member."""
+    """Fewest clients over which an honest member opens a total."""
 
     @classmethod
     def from_list(cls, numbers: Sequence[object]) -> Sizes:
@@ -60,17 +60,17 @@ class Sizes:
 
     @property
     def threshold(self) -> int:
-        """t: how many members' shares say nothing."""
+        """t: number of members whose shares reveal nothing."""
         return self.members - self.silent_members - self.packed
 
     @property
     def needed(self) -> int:
-        """r: how many members must answer."""
+        """r: number of members that must answer."""
         return self.members - self.silent_members
 
     @property
     def honest(self) -> int:
-        """M: how many honest clients are in every total that opens."""
+        """M: number of honest clients in every total that opens."""
         return self.least - self.colluders
 
     def chance(self, missed: float = 0.1) -> float:

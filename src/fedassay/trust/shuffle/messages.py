@@ -1,4 +1,4 @@
-"""The messages of `shuffle`: keys and what they are bound to, reports as texts, and their reading.
+"""The messages of `shuffle`: keys and their bindings, reports as texts, and their reading.
 
 What the seals and signatures of `shuffle` are bound to: a letter inside an envelope.
 
@@ -56,7 +56,7 @@ ENVELOPE_OVERHEAD = SEAL_OVERHEAD
 """Bytes by which an envelope is longer than its letter; its key comes with all envelopes of the client."""
 
 SIGNED_ENVELOPES = "shuffle envelopes"
-"""The purpose for which clients sign."""
+"""Purpose for which clients sign."""
 
 
 def session_of(

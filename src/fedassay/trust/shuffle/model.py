@@ -1,4 +1,4 @@
-"""Shuffling: every message is private by itself, and a second server hands on all of them without saying whose it is.
+"""Shuffling: every message is private by itself, and a second server hands on all of them without their senders.
 
 The pieces, in reading order: `privacy.shuffling` (why that is worth more than local privacy, and how much),
 `local_reports` and `shuffle_texts` (what a client says), `shuffle_keys` and `shuffle_client` (a letter in an envelope),
@@ -57,7 +57,7 @@ from fedassay.trust.shuffle.servers import assist, envelope_bytes, relay
 # --- the client half of `shuffle` ---------------------------------------------------------------------------
 
 CLIENT_LEG = 1
-"""Clients are asked once, after both servers have drawn their keys for this exchange."""
+"""Leg in which clients are asked, once, after both servers have drawn their keys for this exchange."""
 
 
 def post(request: Request, measure: Measure, numbers: Sequence[int], randomness: Randomness) -> Message:
@@ -82,11 +82,11 @@ def post(request: Request, measure: Measure, numbers: Sequence[int], randomness:
 # --- shuffling ----------------------------------------------------------------------------------------------
 
 _HEADROOM = 1 - Fraction(1, 2**29)
-"""Shares of a budget are rounded down by more than their sum can be rounded up."""
+"""Headroom: shares of a budget are rounded down by more than their sum can be rounded up."""
 
 
 MOST_CLIENTS = 10**9
-"""More are not believed: the larger the crowd, the less noise a message has."""
+"""Largest number of clients that is believed: the larger the crowd, the less noise a message has."""
 
 
 @dataclass(frozen=True, kw_only=True)

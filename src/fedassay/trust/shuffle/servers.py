@@ -198,10 +198,10 @@ LARGEST_LEG = 1 << 25
 """Bytes of envelopes or letters in one request: half of what fits into it."""
 
 LARGEST_BAGS = 1 << 27
-"""Bytes of envelopes of one exchange: what the shuffler holds of them, and what it answers, is one message."""
+"""Bytes of envelopes of one exchange: the shuffler's store of them, and its answer, is one message."""
 
 MOST_ENVELOPES = 1 << 14
-"""Clients in one request: each is a mapping with a list, of which a message may have only so many."""
+"""Clients in one request: each is a mapping with a list, of which a message may have only a limited number."""
 
 
 def relay(exchange: Exchange, *, fewest: int) -> Generator[Round, Replies, tuple[Released[Any], ...]]:

@@ -1,4 +1,4 @@
-"""The check of `two-server`: one verdict per client, and what a server that lies can learn from it.
+"""The check of `two-server`: one verdict per client, and the possible gain of a server that lies.
 
 `fedassay.crypto.sketch` reduces "each of these keys counts exactly once" to two numbers P and S for each key, of which
 the servers hold additive shares, and which are 0 for an honest client. Opening them, as it does by itself, would tell a

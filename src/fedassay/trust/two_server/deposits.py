@@ -33,7 +33,7 @@ from fedassay.trust.two_server.check import TRIPLE, KeyCounts, deal_triple
 from fedassay.trust.two_server.layout import Layout
 
 LIMIT = PRIME // 2
-"""Numbers below this, of either sign, are read back from their remainder modulo p."""
+"""Bound below which numbers, of either sign, are read back from their remainder modulo p."""
 
 _LIMB = 21
 
@@ -127,7 +127,7 @@ def _with_more(
 
 Chosen = NDArray[np.bool_] | NDArray[np.intp]
 _Opened = Mapping[str, Message]
-"""Client to its content by the place of the query (as text, as messages want it)."""
+"""Content of each client by the place of the query (as text, as messages require it)."""
 
 
 def make(counts: Vector, layout: Layout, randomness: Randomness, *, place: int) -> tuple[bytes, bytes]:

@@ -31,7 +31,7 @@ from fedassay.protocol.vocabulary import (
 )
 
 LARGEST_LEAVES = 1 << 20
-"""The check visits every leaf for every row; beyond this it would be left out, and then a client could cheat."""
+"""Largest number of leaves: the check visits every leaf for every row; without it, a client could cheat."""
 
 LARGEST_DEPOSIT = 1 << 25
 """Bytes of keys that one client may send to one server for one query: half of what fits into a request."""
@@ -40,7 +40,7 @@ LARGEST_DEPOSITS = 1 << 27
 """Bytes of sealed keys that a server may hold for one exchange: its state, of which they are a part, is one message."""
 
 TEXT_OVERHEAD = 96
-"""More bytes than a sealed text has besides its keys: 62 for its form and the triple, 28 for the seal."""
+"""Bound on the bytes of a sealed text in addition to its keys: 62 for its form and the triple, 28 for the seal."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,7 +92,7 @@ class Layout:
 
     @property
     def bits(self) -> int:
-        """The smallest domain that holds the leaves and the dummy."""
+        """Bits of the smallest domain that holds the leaves and the dummy."""
         return self.leaves.bit_length()
 
     @property
@@ -102,22 +102,22 @@ class Layout:
 
     @property
     def points(self) -> NDArray[np.uint64]:
-        """All points that totals are computed at: up to each leaf."""
+        """Points that totals are computed at: up to each leaf."""
         return np.arange(self.leaves, dtype=np.uint64)
 
     @property
     def checked(self) -> NDArray[np.uint64]:
-        """All points at which a client must count exactly once: those, and the last one of the domain."""
+        """Points at which a client must count exactly once: those, and the last one of the domain."""
         return np.append(self.points, np.uint64(2**self.bits - 1))
 
     @property
     def most_rows(self) -> int:
-        """The most keys that a client can send."""
+        """Largest number of keys that a client can send."""
         return LARGEST_DEPOSIT // key_bytes(self.bits) if self.rows is None else self.rows
 
     @property
     def client_bytes(self) -> int:
-        """The most bytes of keys that a client can send to one server."""
+        """Largest number of bytes of keys that a client can send to one server."""
         return self.most_rows * key_bytes(self.bits)
 
     @property

@@ -1,4 +1,4 @@
-"""The messages of `two-server`: what seals and signatures are bound to, and their reading.
+"""The messages of `two-server`: bindings of seals and signatures, and their reading.
 
 Bindings of the seals and signatures of `two-server`.
 
@@ -65,7 +65,7 @@ class DepositRoute:
     place: int
     party: int
     servers: Pair
-    """The servers' public keys."""
+    """Public keys of the servers."""
 
     def seal(self, own: KeyPair, text: bytes, randomness: Randomness) -> bytes:
         """Seal a text that only the server of this route can open, and as nothing else (client side)."""

@@ -1,4 +1,4 @@
-"""Two servers that do not collude: each holds one half of every row, and neither half says anything.
+"""Two servers that do not collude: each holds one half of every row, and neither half reveals anything.
 
 The pieces, in reading order: `two_server_layout` (rows as keys), `two_server_client`, `two_server_relay` (the order of
 messages), `two_server_helper` (what a server does), `two_server_check` (why a client cannot count twice, and what a
@@ -56,7 +56,7 @@ from fedassay.trust.two_server.relay import relay
 # --- the client half of `two-server` ------------------------------------------------------------------------
 
 CLIENT_LEG = 1
-"""Clients are asked once, after both servers have drawn their keys for this exchange."""
+"""Leg in which clients are asked, once, after both servers have drawn their keys for this exchange."""
 
 
 def deposit(request: Request, measure: Measure, randomness: Randomness) -> Message:

@@ -34,7 +34,7 @@ _OTHER = "the other server"
 NONCE_BYTES = 32
 COMMITMENT_BYTES = 32
 SECOND = 1
-"""The party that opens last. The coordinator's server, which has the relay in its hand, is the other one."""
+"""The party that opens last. The coordinator's server, which controls the relay, is the other one."""
 
 MOST_REJECTED = 1
 """Most clients that may fail the check: beyond, there is no release, and their names are not revealed.
@@ -121,7 +121,7 @@ def _settled(state: Message, products: Elements, doubt: str) -> Message:
 
 
 class DepositVerdict(NamedTuple):
-    """Whose deposits count, their totals as far as known, and how many clients did not pass.
+    """Deposits that count, their totals as far as known, and the number of clients that did not pass.
 
     `opening` is for the other server, if it has none yet. With more than `MOST_REJECTED` nothing of it must leave.
     """
