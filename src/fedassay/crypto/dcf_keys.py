@@ -104,8 +104,8 @@ class Keys:
         """Read what clients sent: one row of bytes per client.
 
         Guarantee: every row has the right length, version, party and domain, and all its field elements are
-        reduced; anything else is a `ProtocolError` (`well_formed` says which rows are to blame). That a key is well
-        formed says nothing about the function it encodes: that is what the check in `fedassay.crypto.sketch` is for.
+        reduced; anything else is a `ProtocolError` (`well_formed` returns which rows are valid). That a key is well
+        formed implies nothing about the function it encodes: that is what the check in `fedassay.crypto.sketch` is for.
 
         Examples
         --------

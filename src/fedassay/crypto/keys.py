@@ -1,6 +1,6 @@
 """Key agreement, key derivation and sealing: X25519, HKDF-SHA256 and ChaCha20-Poly1305.
 
-Thin, typed covers over the `cryptography` library. There is no policy here: callers say what a key is for
+Thin, typed covers over the `cryptography` library. There is no policy here: callers state what a key is for
 by passing a *context* (see `context`), and two keys with different contexts have nothing in common.
 """
 

@@ -1,7 +1,7 @@
 """Packed secret sharing over 2^61 − 1: a polynomial for each column of l entries, a share for each of k members.
 
 A column's entries are the values of a polynomial of degree below t + l at the points 1..l; member j's share is its
-value at l + j, for j = 1..k. Any t shares say nothing about the entries, and any r = t + l give all of them
+value at l + j, for j = 1..k. Any t shares reveal nothing about the entries, and any r = t + l give all of them
 (M. Franklin and M. Yung, Communication complexity of secure computation, STOC 1992).
 
 Shares are not dealt but *completed*: the first t members' shares are pads that each shares with the client already.

@@ -251,7 +251,7 @@ class Agenda:
         Parameters
         ----------
         clients : in the order in which they were asked.
-        charges : what the run has paid, in order.
+        charges : charges that the run has paid, in order.
         """
         found = {item.name: with_site_names(outcome[item.name], clients) for item in self.items}
         if not self.study:

@@ -128,7 +128,7 @@ def require_room(
 
     Parameters
     ----------
-    charges : what was recorded on the same data.
+    charges : charges recorded on the same data.
     own : exchanges that this very study has begun before it broke off, in hex; their charges do not count twice.
     """
     if cap is None or setting.budget is None:

@@ -37,7 +37,7 @@ class MemberStore:
 
     Parameters
     ----------
-    path : of the SQLite file; None keeps everything in memory, for simulations.
+    path : path of the SQLite file; None keeps everything in memory, for simulations.
     clock : gives the time in seconds since 1970.
     """
 
@@ -168,7 +168,7 @@ class MemberStore:
 
         Parameters
         ----------
-        digest : of the set of clients' messages that the answer is about.
+        digest : digest of the set of clients' messages that the answer is about.
         opened : the data set and the clients whose exact total it helps to open; None if the total is noisy.
         rule : called with all sets that were recorded for this data set before; raises to refuse.
         """

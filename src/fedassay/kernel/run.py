@@ -204,7 +204,7 @@ def run(
     ledger : charged once per query, before its first message; may refuse.
     randomness : the server's. A runtime that is not a simulation refuses a seeded one.
     journal : give the journal of a crashed run to go on from where it stopped.
-    receipts : what was charged is added to it by id, in order, also what an earlier call with this journal has paid.
+    receipts : mapping to which charges are added by id, in order, also those of an earlier call with this journal.
     profile : protects exact totals before they are recorded or read; what it cannot protect is not asked.
     """
     if not runtime.simulated:

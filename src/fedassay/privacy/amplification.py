@@ -19,7 +19,7 @@ The argument (docs/explanation/sampling.md has it in full):
    an outcome k in d dimensions; with |k|² <= (4d + 400)σ², beyond which probabilities are below 1e-40. A scale of at
    least 2^20 makes that negligible, and what is left is taken off the budget.
 
-Amplification by shuffling: what a bag of messages says that does not say who sent which. Computed, not estimated.
+Amplification by shuffling: the privacy of a bag of messages whose senders are unknown. Computed, not estimated.
 
 Notation: n clients; each applies the same randomiser R, which is ε₀-differentially private for *everything the client
 holds*: R(x) ≤ e^ε₀ R(x') for any two inputs. An adversary is to distinguish the inputs x₀ and x₁ of client 1, and

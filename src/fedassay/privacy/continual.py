@@ -34,7 +34,7 @@ class Observation:
     ----------
     step : number of steps that have been observed.
     total : events so far, with noise.
-    variance : of that noise, exactly. A non-decreasing total is the largest of the noisy ones so far; this is then the
+    variance : its exact variance. A non-decreasing total is the largest of the noisy ones so far; this is then the
         variance of the last of them.
     simulated : True if any of the noise came from a seed. Such a total is not private.
     """

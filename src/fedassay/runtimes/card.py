@@ -101,7 +101,7 @@ class RuntimeCard:
     options : more options of `fedassay run`, which `StudyRun.options` then has.
     in_this_process : for a simulation, True if clients are objects of this process, so that code of one's own reaches
         them.
-    anew : what a study needs in addition to another name to begin anew.
+    anew : things that a study needs in addition to another name to begin anew.
     """
 
     order: int

@@ -42,7 +42,7 @@ class StudyRun(Proposal):
 
     Parameters
     ----------
-    ledger, dataset : where the coordinator records what is spent, if its ledger is on this machine.
+    ledger, dataset : ledger and data set of the coordinator's charges, if its ledger is on this machine.
     require_affordable : call it with the number of sites before anything is announced; it may refuse.
     options : those of the card that were given, as an object of its `options`.
     again : the command that goes on with the study.
@@ -77,8 +77,8 @@ def release(
     Parameters
     ----------
     name : name of the study that sites receive.
-    ledger, dataset : where the coordinator records what is spent, and what it calls the rows.
-    journal : the same one whenever the study goes on.
+    ledger, dataset : ledger of the coordinator's charges, and its name for the rows.
+    journal : journal of the run; the same whenever the study goes on.
     seconds : from the first message to the last, as far as that is known; called when all are answered.
     profile : the disclosure profile under which exact totals are read.
     """

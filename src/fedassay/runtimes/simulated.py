@@ -41,12 +41,12 @@ class SimulatedFederation:
 
     Parameters
     ----------
-    rows : of all clients.
+    rows : rows of all clients.
     randomness : source of all randomness; seeded if the simulation is to be repeatable.
     split_key, holdout : which units, and what share of them, are held out.
     helpers : number of servers that there must be in addition to the coordinator's own.
     single : True if clients are asked one by one, so that their own messages have to pass.
-    policy : what every client allows; everything if it is None.
+    policy : policy of every client; None allows everything.
     asker : the public key that clients take for that of the asker.
     progress : called while clients are asked.
     """

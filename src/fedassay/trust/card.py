@@ -150,10 +150,10 @@ class TrustCard:
     model : the trust model itself.
     parameters : the frozen dataclass that it inherits its parameters from, in a module that imports little; None where
         it has none.
-    server_learns, readers_learn, rests_on : who learns what and why, as the planner's table has it.
+    server_learns, readers_learn, rests_on : knowledge of each party and its reasons, as in the planner's table.
     rounds : number of times that a client has to answer for one release.
-    learnt : what is learnt, in one clause, for a comparison of runs.
-    trusted : who is trusted with what, for the certificate.
+    learnt : the knowledge gained, in one clause, for a comparison of runs.
+    trusted : the parties that are trusted, and with what, for the certificate.
     overheard : reads the messages of single clients, which the attacker of an audit then sees (`audit.world`); None
         where the attacker sees what is released.
     """

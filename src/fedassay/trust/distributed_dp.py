@@ -7,7 +7,7 @@ that is opened,
     M = least - ⌈collusion·N⌉,        least = max(minimum_cohort, ⌈collusion·N⌉ + 2, n - ⌊dropout·n⌋),
 
 so that those who fall silent, or tell the server their share, leave no release with too little noise. With S
-survivors the total holds S/M of the noise that the guarantee needs; `Noise.copies` says so.
+survivors the total holds S/M of the noise that the guarantee needs; `Noise.copies` states it.
 
 * pure epsilon: Pólya shares. The difference of two negative binomial draws of index 1/M is the M-th part of a
   discrete Laplace draw (Cormode and Markov 2023, Section 2.2, who scale for all clients and so for no dropout).

@@ -80,7 +80,7 @@ class LocalDP(LocalParameters, TrustModel):
     clients or of the network.
 
     What counts as public: who is in the cohort, who answered, which partition each client reports on. Clients
-    without a row answer like any other, so that silence says nothing.
+    without a row answer like any other, so that silence reveals nothing.
 
     Edge cases: all queries of a task spend parts of epsilon if any of them may be answered by `unary`, because
     those parts cannot be added to parts of a zCDP budget; delta then is not used. A malformed reply is a dropout.

@@ -3,7 +3,7 @@
 Shared by `local_dp`, where it is known who sent which report, and `shuffle`, where it is not: nothing here asks for
 a name.
 
-Optimized Unary Encoding: one client says which cell it is in, by bits that are randomised one by one.
+Optimized Unary Encoding: one client reports which cell it is in, by bits that are randomised one by one.
 
 The bit of the client's own cell is 1 with probability ½, every other bit with probability q, a little above
 1/(e^ε + 1). A client without a row sends bits that are all 1 with probability q.

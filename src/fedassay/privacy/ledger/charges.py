@@ -221,7 +221,7 @@ class MemoryLedger(Ledger):
     Parameters
     ----------
     budget : None only records and refuses nothing: for simulations.
-    allow_exact : whether releases without noise pass. They are recorded, their epsilon is infinite, and the
+    allow_exact : True if releases without noise pass. They are recorded, their epsilon is infinite, and the
         budget then bounds only the others.
 
     Examples
@@ -314,7 +314,7 @@ def by_dataset(charges: Iterable[Charge]) -> dict[str, list[Charge]]:
 
 
 def compose(charges: Iterable[Charge] | Mapping[Charge, int], delta: float) -> float:
-    """Return the epsilon of these releases of one data set together, at this delta; a mapping says how many of each.
+    """Return the epsilon of these releases of one data set together, at this delta; a mapping counts each.
 
     Releases on different atoms of the rows (`Part.atoms`) compose in parallel: each unit is in exactly one of them, so
     it meets only the releases on parts that its own atom belongs to; the worst atom counts. Assumption: all
@@ -377,7 +377,7 @@ def check(
     budget: Budget,
     allow_exact: bool = False,
 ) -> None:
-    """Raise if the added charges would overspend the budget of this data set; `before` says how many of each."""
+    """Raise if the added charges would overspend the budget of this data set; `before` counts each release."""
     if not allow_exact:
         require_noise(dataset, added)
     before = {charge: times for charge, times in before.items() if not charge.exact}

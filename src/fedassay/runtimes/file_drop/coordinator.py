@@ -60,7 +60,7 @@ class FileCoordinator:
     close : go on without the sites that have not answered the open pass.
     profile : the profile given in this call: a study keeps the one that it began with.
     before : called with the number of sites before anything is announced; it may refuse.
-    name : what the announced study must be called; None for any.
+    name : required name of the announced study; None for any.
     """
 
     drop: Path
@@ -81,7 +81,7 @@ class FileCoordinator:
 
         Parameters
         ----------
-        proposal : what is asked; None goes on with what was announced.
+        proposal : study to announce; None goes on with the announced study.
         ledger : opens the ledger once this process is alone with its folder.
         """
         with letters.locked(self.home):

@@ -28,7 +28,7 @@ for _name, _value in QUIET.items():
 
 
 def require(*modules: str) -> None:
-    """Raise a `UsageError` that says what to install if a module of the extra is missing."""
+    """Raise a `UsageError` that names what to install if a module of the extra is missing."""
     for module in modules:
         if importlib.util.find_spec(module) is None:
             raise UsageError(

@@ -45,7 +45,7 @@ class Directory:
 
     A node works on one message after the other, whichever study it is from: a hello may have to wait for
     another study's leg. So a node is asked once, and its answer is awaited to the end; asking again every few
-    seconds would only lengthen the queue. It is asked again if Flower says that the question was lost.
+    seconds would only lengthen the queue. It is asked again if Flower reports that the question was lost.
 
     Parameters
     ----------
@@ -141,7 +141,7 @@ class FlowerRuntime(MessagingRuntime):
     clients : the names of all clients, whether or not their nodes are there.
     directory : finds the nodes of clients and helpers.
     local : the server on this machine, for trust models that have two, and `helpers`, those at nodes.
-    simulated : whether one machine holds all rows.
+    simulated : True if one machine holds all rows.
     truncated : in a simulation, counts the rows that clients left out to keep to their bound; a release never knows.
     """
 

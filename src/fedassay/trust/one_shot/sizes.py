@@ -1,7 +1,7 @@
 """Sizes of a secure sum: its members, how many of them may fall silent or collude, and the packing of entries.
 
 Notation: N sites in the roster, n clients in the cohort, k members. C of all sites and c of the members may work for
-the coordinator; D₀ clients and D₁ members may fall silent. Shares of t members say nothing, r = t + l open everything.
+the coordinator; D₀ clients and D₁ members may fall silent. Shares of t members reveal nothing, r = t + l open all.
 
 **Rule: 3(t + 1) > 2k + c.** Then, whatever sets of clients a coordinator names to whichever member, it learns the total
 over one set of honest clients, or nothing (proof in `docs/explanation/secure-sum.md`). With t = k − D₁ − l the rule

@@ -1,7 +1,7 @@
 """Shuffling: every message is private by itself, and a second server hands on all of them without their senders.
 
 The pieces, in reading order: `privacy.shuffling` (why that is worth more than local privacy, and how much),
-`local_reports` and `shuffle_texts` (what a client says), `shuffle_keys` and `shuffle_client` (a letter in an envelope),
+`local_reports` and `shuffle_texts` (a client's report), `shuffle_keys` and `shuffle_client` (a letter in an envelope),
 `shuffle_relay` (the order of messages), `shuffle_helper` (what the shuffler and the analyst do).
 `docs/explanation/shuffle.md` has the whole argument, and who is trusted with what.
 """

@@ -11,7 +11,7 @@ server that lied in its first message the values of the keys. Here they stay sha
    triple (α, β, γ = αβ) that the client has dealt in shares (D. Beaver, CRYPTO 1991): both open D = w + α and
    E = Q + β; then w·Q = DE − Dβ − Eα + γ.
 3. The second server commits to its shares of w·Q. The first one opens its own. The second one sees for whom w·Q = 0. If
-   more than one client fails, it says that there will be no release, and no more. Else it answers, and opens its
+   more than one client fails, it states that there will be no release, and no more. Else it answers, and opens its
    shares, which the first one compares with the commitment.
 
 A client is accepted if w·Q = 0.
