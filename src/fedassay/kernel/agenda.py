@@ -189,7 +189,7 @@ class Agenda:
 
     @property
     def name(self) -> str:
-        """Name of the result: the task, or `STUDY` if it has several."""
+        """Name of the result: the task, or `STUDY` for a study of several."""
         return STUDY if self.study else self.items[0].task
 
     def fits_on(self, item: Item) -> Part:

@@ -35,7 +35,7 @@ from fedassay.trust.question import DOUBT
 log = SafeLogger("fedassay.kernel.endpoint")
 
 KEPT_EXCHANGES = 4
-"""Number of exchanges kept; a question about an older one is refused, not answered anew."""
+"""Number of exchanges whose replies are kept; a question about an older one is refused, not answered anew."""
 
 
 @dataclass

@@ -324,7 +324,7 @@ def upper_bounds(event: DpEvent, orders: Floats) -> tuple[float, Floats]:
 
 
 def _spent_shuffled(counts: Counter[Any], delta: float) -> float:
-    """Compose basically, whatever depends on what (Dwork, Roth 2014, Theorem 3.16, and for adaptive choices)."""
+    """Apply basic composition, whatever depends on what (Dwork, Roth 2014, Theorem 3.16, and for adaptive choices)."""
     shuffled, others = _parted(counts, "local")
     messages = Counter(others)
     for one, n in shuffled.items():

@@ -101,7 +101,7 @@ def draw(noise: Noise, count: int, randomness: Randomness) -> Vector:
 
 
 def draw_parts(noise: Noise, count: int, parts: Fraction, randomness: Randomness) -> Vector:
-    """Draw `count` independent shares of `parts` parts of a noise: a client's share has 1/M of its parts.
+    """Draw independently `parts` parts of the noise of law and scale: a client's share has 1/M of them.
 
     Guarantee: independent draws of r₁ and r₂ parts add up to draws of r₁ + r₂ parts; one part is `draw`. Each
     is exact and below ⌈parts⌉·`largest_share` in absolute value.

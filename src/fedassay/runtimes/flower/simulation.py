@@ -50,7 +50,7 @@ from fedassay.runtimes.simulated import SERVERS, Progress, SimulatedFederation, 
 
 @dataclass(frozen=True, kw_only=True)
 class Spool:
-    """Places of each client's rows, from first to last, in the columns of a folder."""
+    """Beginning and end of each client's rows in the columns of a folder."""
 
     folder: Path
     places: Mapping[str, tuple[int, int]] = field(repr=False)

@@ -22,7 +22,7 @@ from fedassay.crypto.packed import Packing
 from fedassay.errors import ProtocolError, TooFewClients
 
 LARGEST_COMMITTEE = 1000
-"""Most sites that are all members if none are named; beyond, every site would agree on keys with thousands."""
+"""Largest roster whose sites are all members if none are named; beyond, sites would agree on keys with thousands."""
 
 NAMED = 16
 """Number of members that plans and simulations assume where some have to be named."""

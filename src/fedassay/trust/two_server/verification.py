@@ -37,7 +37,7 @@ SECOND = 1
 """The party that opens last. The coordinator's server, which controls the relay, is the other one."""
 
 MOST_REJECTED = 1
-"""Most clients that may fail the check: beyond, there is no release, and their names are not revealed.
+"""Largest number of clients that may fail the check: with more there is no release, and no names are revealed.
 
 Not a share of the clients: the coordinator, which a server that lies may be, can make up as many as it likes.
 """
