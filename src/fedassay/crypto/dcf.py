@@ -25,7 +25,7 @@ Security: the theorem there, for a pseudorandom generator G; ours is in `fedassa
 61 lower bits of words, which puts a key of n bits at a statistical distance of at most (2n + 3)·2^-61 < 2^-54 from the
 ideal (`from_bits`), however much is computed.
 
-Assumption: nobody times this code. It has no branches on secrets, but numpy promises nothing.
+Assumption: this code is not timed. It has no branches on secrets, but numpy promises nothing.
 """
 
 from __future__ import annotations
@@ -45,13 +45,13 @@ from fedassay.protocol.vocabulary import Randomness
 LARGEST_WHOLE = 24
 
 _KEYS_AT_ONCE, _NODES_AT_ONCE = 1 << 15, 1 << 16
-"""Measured: large enough that calls cost little, small enough that memory is used again while it is near. (Threads
-do not help: they wait for each other between the many short calls.)
+"""Block sizes, measured: large enough that calls cost little, small enough that memory is used again while near.
+(Threads do not help: they wait for each other between the many short calls.)
 """
 
 
 def generate(values: ArrayLike, *, bits: int, randomness: Randomness) -> tuple[Keys, Keys]:
-    """The keys for party 0 and for party 1, one for each value.
+    """Generate the keys for party 0 and for party 1, one for each value.
 
     Guarantee: at every point the two shares of a value add up to 1[point ≥ value]. Either party's keys alone tell
     nothing about the values to anyone who cannot break the generator, provided that `randomness` is secure.
@@ -73,7 +73,7 @@ def generate(values: ArrayLike, *, bits: int, randomness: Randomness) -> tuple[K
 
 
 def evaluate(keys: Keys, points: ArrayLike) -> Elements:
-    """This party's shares: a row for each key, a column for each point.
+    """Compute this party's shares: a row for each key, a column for each point.
 
     Points that begin alike share the work, so give many of them in order. The result has a word for each key and
     point; where that is too much, `totals` and `in_blocks` keep less.
@@ -86,7 +86,7 @@ def evaluate(keys: Keys, points: ArrayLike) -> Elements:
 
 
 def totals(keys: Keys, points: ArrayLike) -> Elements:
-    """The sum of this party's shares over all keys, at each point."""
+    """Compute the sum of this party's shares over all keys, at each point."""
     tau = whole_numbers(points, bits=keys.bits, what="points of comparison functions")
     total = np.zeros(len(tau), np.uint64)
     for _, columns, part in in_blocks(keys, tau):
@@ -95,7 +95,7 @@ def totals(keys: Keys, points: ArrayLike) -> Elements:
 
 
 def in_blocks(keys: Keys, points: PathPoints) -> Iterator[tuple[slice, slice, Elements]]:
-    """The shares of some keys at some points at a time, in bounded memory: which keys, which points, and the shares.
+    """Yield the shares of some keys at some points at a time, in bounded memory: which keys and points, and the shares.
 
     The shares have a row for each *point*. Over a whole domain each node of a tree is expanded once, but for those few
     above the subtrees of 2^16 leaves that large trees are cut into.
@@ -109,7 +109,7 @@ def in_blocks(keys: Keys, points: PathPoints) -> Iterator[tuple[slice, slice, El
 
 
 def whole_domain(bits: int) -> PathPoints:
-    """All points, in order; for domains of which all points can be held."""
+    """Return all points, in order; for domains of which all points can be held."""
     check_bits(bits)
     if bits > LARGEST_WHOLE:
         raise UsageError(
@@ -123,7 +123,7 @@ def _blocks(count: int, at_once: int) -> Iterator[slice]:
 
 
 def whole_numbers(numbers: ArrayLike, *, bits: int, what: str) -> PathPoints:
-    """Whole numbers below 2^bits, as words."""
+    """Return whole numbers below 2^bits, as words."""
     given = np.asarray(numbers)
     if given.ndim != 1 or (given.size and given.dtype.kind not in "iu"):
         raise UsageError(

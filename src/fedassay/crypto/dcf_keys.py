@@ -33,14 +33,14 @@ MAGIC = b"fdcf"
 Bytes = NDArray[np.uint8]
 
 LEFT, RIGHT = np.uint64(1 << 63), np.uint64(1 << 62)
-"""The control bits in the third word of a level. Below them: a zero and a field element."""
+"""Control bits in the third word of a level. Below them: a zero and a field element."""
 
 _P = np.uint64(PRIME)
 _CONTROLS = LEFT | RIGHT
 _SEED, _SQUARE, _LEAF, _LEVELS, _PER_LEVEL = slice(1, 3), 3, 4, 5, 3
 
 _ROWS_AT_ONCE = 512
-"""Rows are turned into columns (and back) in blocks that fit into a core's cache."""
+"""Rows per block in which rows are turned into columns (and back): a block fits into a core's cache."""
 
 
 def check_bits(bits: int) -> None:
@@ -50,7 +50,7 @@ def check_bits(bits: int) -> None:
 
 
 def key_bytes(bits: int) -> int:
-    """The length of one key.
+    """Return the length of one key.
 
     Examples
     --------
@@ -104,8 +104,8 @@ class Keys:
         """Read what clients sent: one row of bytes per client.
 
         Guarantee: every row has the right length, version, party and domain, and all its field elements are
-        reduced; anything else is a `ProtocolError` (`well_formed` says which rows are to blame). That a key is well
-        formed says nothing about the function it encodes: that is what the check in `fedassay.crypto.sketch` is for.
+        reduced; anything else is a `ProtocolError` (`well_formed` returns which rows are valid). That a key is well
+        formed implies nothing about the function it encodes: that is what the check in `fedassay.crypto.sketch` is for.
 
         Examples
         --------
@@ -132,7 +132,7 @@ numbers in range.
 
     @classmethod
     def empty(cls, count: int, *, party: int, bits: int) -> Keys:
-        """Room for as many keys; whoever makes it fills it before anyone else sees it."""
+        """Allocate room for `count` keys, to be filled before any other code sees it."""
         return cls(
             party=party,
             bits=bits,
@@ -144,7 +144,7 @@ numbers in range.
         )
 
     def to_bytes(self) -> Bytes:
-        """One row of bytes per key."""
+        """Return the keys as bytes, one row per key."""
         words = np.empty((len(self), key_bytes(self.bits) // 8), "<u8")
         words[:, 0] = np.frombuffer(_header(party=self.party, bits=self.bits), "<u8")
         for rows in _blocks(len(self)):
@@ -156,7 +156,7 @@ numbers in range.
 
 
 def well_formed(data: Bytes, *, party: int, bits: int) -> NDArray[np.bool_]:
-    """Which rows are keys of this version for this party and domain, with reduced field elements.
+    """Return which rows are keys of this version for this party and domain, with reduced field elements.
 
     Raises `ProtocolError` if the rows do not have the length of such keys.
     """
@@ -183,13 +183,13 @@ def _header(*, party: int, bits: int) -> bytes:
 
 
 def _words(data: Bytes) -> Words:
-    """Rows of bytes as little-endian words; copied only if they do not lie on word boundaries."""
+    """Return rows of bytes as little-endian words; copied only if they do not lie on word boundaries."""
     rows = np.ascontiguousarray(data)
     return (rows.copy() if rows.ctypes.data % 8 else rows).view("<u8")
 
 
 def _levels_of_seeds(words: Words, bits: int) -> NDArray[np.complex128]:
-    """The seeds' correction words of rows, both halves as one element: numpy moves such pairs in one piece."""
+    """View the seeds' correction words of rows, both halves as one element: numpy moves such pairs in one piece."""
     row = words.strides[0]
     at = 8 * _LEVELS
     return np.ndarray((len(words), bits), np.complex128, words, at, (row, 8 * _PER_LEVEL))

@@ -55,7 +55,7 @@ from fedassay.protocol.arrays import Words
 
 
 class Purpose(IntEnum):
-    """What a block is for. Each has its own fixed key."""
+    """Purpose of a block. Each has its own fixed key."""
 
     LEFT_SEED = 0
     RIGHT_SEED = 1
@@ -64,7 +64,7 @@ class Purpose(IntEnum):
 
 
 def fixed_key(purpose: Purpose) -> bytes:
-    """The AES-128 key of a purpose: nothing up our sleeve but a hash of its name.
+    """Return the AES-128 key of a purpose: nothing up our sleeve but a hash of its name.
 
     Examples
     --------
@@ -76,18 +76,18 @@ def fixed_key(purpose: Purpose) -> bytes:
 
 
 def room(*shape: int) -> Words:
-    """An array for blocks, with the room for one more behind it that the cipher library insists on."""
+    """Return an array for blocks, with the room for one more behind it that the cipher library insists on."""
     return np.empty(prod(shape) + 2, "<u8")[:-2].reshape(shape)
 
 
 class Generator:
-    """The ciphers of all purposes, opened once. Not to be shared between threads."""
+    """Ciphers of all purposes, opened once. Not to be shared between threads."""
 
     def __init__(self) -> None:
         self._ciphers = [Cipher(algorithms.AES(fixed_key(j)), modes.ECB()).encryptor() for j in Purpose]
 
     def expand(self, purpose: Purpose, seeds: Words, *, out: Words) -> Words:
-        """One block per seed, written into `out`, which must be the beginning of a `room`.
+        """Write one block per seed into `out`, which must be the beginning of a `room`.
 
         Seeds and blocks are contiguous arrays whose last axis is two little-endian words. The cipher is called once.
         """
@@ -96,7 +96,7 @@ class Generator:
         return out
 
     def encrypt(self, purpose: Purpose, seeds: Words, *, out: Words) -> Words:
-        """AES alone, for callers that xor the seeds to it together with something else. Never use it without."""
+        """Apply AES alone, for callers that xor the seeds to it together with something else. Never use it without."""
         assert isinstance(out.base, np.ndarray)
         if seeds.size:
             self._ciphers[purpose].update_into(seeds.data.cast("B"), out.base.data.cast("B"))
@@ -111,7 +111,7 @@ _3P = np.uint64(3 * PRIME)
 
 
 class ComparisonPath:
-    """Where both parties are on their way to x, for some clients; `seeds` are the roots, 2 × K × 2 words.
+    """Position of both parties on their way to x, for some clients; `seeds` are the roots, 2 × K × 2 words.
 
     Party 1's control bit t₁ is a mask of zeros or ones; party 0 has the complement. `owed` is V_1 − V_0 so far,
     modulo p and at most 5p: what the next words must make up for.
@@ -146,13 +146,13 @@ class ComparisonPath:
         keys.leaf[rows] = self._correction()
 
     def _values(self, word: Words) -> None:
-        """The word for values and control bits, from both parties' blocks: left in column 0, right in column 1."""
+        """Write the word for values and control bits, from both parties' blocks: left in column 0, right in 1."""
         v, pair, right, spare = self._blocks, self._pair, self._right, self._spare
         self._generator.expand(Purpose.VALUES, self._s, out=v)
         np.bitwise_xor(v[1, :, 0], v[1, :, 1], out=self._t)
         self._t &= right
         self._t ^= v[1, :, 0]
-        # Beside the path the bits of both parties must become equal, on it different.
+        # Off the path the bits of both parties must become equal, on it different.
         np.bitwise_xor(v[0], v[1], out=pair)
         np.bitwise_xor(pair[:, 1], right, out=self._controls)
         self._controls >>= _ONE
@@ -161,7 +161,7 @@ class ComparisonPath:
         spare &= LEFT
         self._controls ^= spare
         self._controls ^= LEFT
-        # How much more party 1 adds than party 0: on the way, and beside it, where 1 must come out on the right.
+        # How much more party 1 adds than party 0: on the way, and off it, where 1 must come out on the right.
         v &= P
         np.subtract(P, v[0], out=pair)
         pair += v[1]
@@ -177,7 +177,7 @@ class ComparisonPath:
         self._owed += self._keep
 
     def _correction(self) -> Elements:
-        """(−1)^t₁ owed, reduced, for `owed` of at most 8p: flipping all bits of a word gives 8p + 7 − word."""
+        """Compute (−1)^t₁ owed, reduced, for `owed` of at most 8p: flipping all bits of a word gives 8p + 7 − word."""
         total, spare = self._owed, self._spare
         total ^= self._t1
         np.bitwise_and(self._t1, _SEVEN, out=spare)
@@ -186,7 +186,7 @@ class ComparisonPath:
         return total
 
     def _seeds(self, word: Words) -> None:
-        """The word for seeds, the xor of both parties' lost children; and the step to the children on the way."""
+        """Write the word for seeds, the xor of both parties' lost children; and step to the children on the way."""
         s, left, difference, mask = self._s, self._blocks, self._others, self._pair
         self._generator.encrypt(Purpose.LEFT_SEED, s, out=left)
         self._generator.encrypt(Purpose.RIGHT_SEED, s, out=difference)
@@ -213,7 +213,7 @@ def spread_top_bit(words: Words) -> None:
 
 
 def _square(blocks: Words) -> Elements:
-    """What is missing for the parties' pseudorandom shares of a and c to satisfy c = a²; see `sketch`."""
+    """Compute what the parties' pseudorandom shares of a and c lack to satisfy c = a²; see `sketch`."""
     shares = from_bits(blocks)
     a, c = (add(shares[0, :, i], shares[1, :, i]) for i in (0, 1))
     return add(multiply(a, a), negate(c))
@@ -231,7 +231,7 @@ _ALL, _NONE = slice(None), slice(0)
 
 @dataclass(frozen=True, kw_only=True)
 class TreeRoute:
-    """How to reach a set of points so that every node on the way is expanded once.
+    """Route to a set of points on which every node is expanded once.
 
     `parents` says for each level which nodes have a left child on the way and which a right one; the former children
     come first. `places` says where each point is among the `width` leaves in the end.
@@ -243,7 +243,7 @@ class TreeRoute:
 
     @classmethod
     def to(cls, points: PathPoints, *, bits: int) -> TreeRoute:
-        """The route to these points (at least one), in any order; a point may come twice."""
+        """Find the route to these points (at least one), in any order; a point may come twice."""
         prefixes, places = np.unique(points, return_inverse=True)
         levels = []
         for _ in range(bits):
@@ -260,7 +260,7 @@ class TreeRoute:
 
 
 def _among(children: PathPoints, wanted: PathPoints) -> Index:
-    """Which of the children are wanted; all and none are slices, which spare a copy."""
+    """Return which of the children are wanted; all and none are slices, which spare a copy."""
     if len(wanted) == 2 * len(children):
         return _ALL
     chosen = np.flatnonzero(np.isin(children, wanted))
@@ -268,7 +268,7 @@ def _among(children: PathPoints, wanted: PathPoints) -> Index:
 
 
 class Walker:
-    """Takes some keys at a time down a route, in memory that it uses again. Not to be shared between threads."""
+    """Walk of some keys at a time down a route, in memory that is used again. Not to be shared between threads."""
 
     def __init__(self, keys: Keys, route: TreeRoute, *, at_once: int) -> None:
         self._keys, self._route, self._generator = keys, route, Generator()
@@ -276,7 +276,7 @@ class Walker:
         self._narrow = np.empty((6, route.width * at_once), np.uint64)
 
     def __call__(self, rows: slice) -> Elements:
-        """The shares of these keys (`at_once` of them at most): a row for each point, a column for each key.
+        """Compute the shares of these keys (`at_once` of them at most): a row for each point, a column for each key.
 
         Numbers of at most p are added to `value`, which is folded at every third level: after that it is at most
         p + 7, and seven more fit into a word (8p + 7).

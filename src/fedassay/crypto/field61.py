@@ -25,21 +25,21 @@ P = np.uint64(PRIME)
 _BITS = np.uint64(61)
 _LIMB = 21
 _RUN = 1 << 11
-"""Products of two limbs are below 2^42, so this many of them add up below 2^53: exactly, as floats."""
+"""Number of products of two limbs, each below 2^42, that add up below 2^53: exactly, as floats."""
 
 _ENTRIES_AT_ONCE = 1 << 14
-"""So few that the allocator has them at hand and a core's cache holds them."""
+"""Entries at a time: few enough that the allocator has them at hand and a core's cache holds them."""
 
 
 def fold(words: Words) -> Words:
-    """The same numbers modulo p, each at most p + 7."""
+    """Return numbers congruent to `words` modulo p, each at most p + 7."""
     folded = words >> _BITS
     folded += words & P
     return folded
 
 
 def reduce(words: Words) -> Elements:
-    """The same numbers modulo p, reduced; for any 64-bit words.
+    """Reduce any 64-bit words modulo p.
 
     Examples
     --------
@@ -50,21 +50,21 @@ def reduce(words: Words) -> Elements:
 
 
 def fold_in_place(words: Words, spare: Words) -> None:
-    """`fold`, without new arrays."""
+    """Apply `fold`, without new arrays."""
     np.right_shift(words, _BITS, out=spare)
     words &= P
     words += spare
 
 
 def reduce_into(out: Elements, words: Words, spare: Words) -> None:
-    """`reduce`, without new arrays; `words` and `spare` are used up, and may be `out`."""
+    """Apply `reduce`, without new arrays; `words` and `spare` are used up, and may be `out`."""
     fold_in_place(words, spare)
     np.subtract(words, P, out=spare)
     np.minimum(words, spare, out=out)
 
 
 def from_bits(words: Words) -> Elements:
-    """The lower 61 bits of each word as an element.
+    """Return the lower 61 bits of each word as an element.
 
     Guarantee: uniform bits give an element at a statistical distance of 2^-61 from uniform: of the 2^61 outcomes,
     two (0 and p) stand for 0, and one for every other element.
@@ -73,17 +73,17 @@ def from_bits(words: Words) -> Elements:
 
 
 def add(a: Elements, b: Elements) -> Elements:
-    """The sum, reduced."""
+    """Return the sum, reduced."""
     return _reduce_once(a + b)
 
 
 def negate(a: Elements) -> Elements:
-    """The negative, reduced."""
+    """Return the negative, reduced."""
     return _reduce_once(P - a)
 
 
 def multiply(a: Elements, b: Elements) -> Elements:
-    """The product, reduced.
+    """Return the product, reduced.
 
     With a = a₁2³¹ + a₀ and b alike, ab = a₁b₁2⁶² + m2³¹ + a₀b₀, m = a₁b₀ + a₀b₁ = m₁2³⁰ + m₀; then 2⁶² ≡ 2 and
     m2³¹ ≡ m₁ + m₀2³¹. The four terms are below 2⁶¹, 2³², 2⁶¹ and 2⁶²: their sum fits into a word.
@@ -101,7 +101,7 @@ def multiply(a: Elements, b: Elements) -> Elements:
 
 
 def sums(elements: Elements) -> Elements:
-    """The sums over the last axis, of at most 2^32 elements each.
+    """Return the sums over the last axis, of at most 2^32 elements each.
 
     Examples
     --------
@@ -116,12 +116,12 @@ def sums(elements: Elements) -> Elements:
 
 
 def limbs(weights: Elements) -> NDArray[np.float64]:
-    """Weights (w × n) cut into three limbs of 21 bits, the lowest first, as `weighted_sums` takes them (3w × n)."""
+    """Cut weights (w × n) into three limbs of 21 bits, the lowest first, as `weighted_sums` takes them (3w × n)."""
     return np.concatenate([_limb(weights, i) for i in range(3)])
 
 
 def weighted_sums(weights: NDArray[np.float64], values: Elements) -> Elements:
-    """The matrix product of weights (w × n, as limbs) and values (n × k, n at most 2^20), reduced.
+    """Compute the matrix product of weights (w × n, as limbs) and values (n × k, n at most 2^20), reduced.
 
     Exact: limbs are multiplied as floats, in runs so short that no sum of products reaches 2^53. Limb i times limb j
     counts 2^{21(i+j)}, which modulo p is a rotation; up to it, 3·2^9 runs add up below 2^64.
@@ -148,7 +148,7 @@ def weighted_sums(weights: NDArray[np.float64], values: Elements) -> Elements:
 
 
 def require_reduced(array: object, *, shape: tuple[int, ...], what: str) -> Elements:
-    """An array from a stranger, if it holds reduced elements in this shape; otherwise a `ProtocolError`."""
+    """Return an array from a stranger, if it holds reduced elements in this shape; otherwise raise `ProtocolError`."""
     if not isinstance(array, np.ndarray) or array.dtype != np.uint64 or array.shape != shape:
         got = (
             f"{array.dtype} in the shape {array.shape}"
@@ -162,7 +162,7 @@ def require_reduced(array: object, *, shape: tuple[int, ...], what: str) -> Elem
 
 
 def _reduce_once(words: Words) -> Elements:
-    """For words below 2p: below p the difference wraps around to a huge number, so the minimum is right."""
+    """Reduce words below 2p: below p the difference wraps around to a huge number, so the minimum is right."""
     reduced: Elements = np.minimum(words, words - P)
     return reduced
 
@@ -172,6 +172,6 @@ def _limb(elements: Elements, i: int) -> NDArray[np.float64]:
 
 
 def _times_power_of_two(words: Words, exponent: int) -> Elements:
-    """The product with 2^exponent, for words of at most p: a rotation of 61 bits."""
+    """Return the product with 2^exponent, for words of at most p: a rotation of 61 bits."""
     left = np.uint64(exponent % 61)
     return reduce(((words << left) & P) + (words >> (_BITS - left)))

@@ -1,4 +1,4 @@
-"""Who somebody is: an Ed25519 key pair at each party, and a roster of the public keys that are believed.
+"""Identities: an Ed25519 key pair at each party, and a roster of the public keys that are believed.
 
 A signature covers a purpose and the bytes; a roster is what a person has checked by hand (read a fingerprint
 over the telephone) and pinned. No certificate authority, no renewal, nothing to look up.
@@ -41,17 +41,17 @@ class Identity:
 
     @classmethod
     def of(cls, private: Secret) -> Identity:
-        """The identity that belongs to a private key of 32 bytes."""
+        """Return the identity that belongs to a private key of 32 bytes."""
         key = Ed25519PrivateKey.from_private_bytes(private.data)
         return cls(private=private, public=key.public_key().public_bytes_raw())
 
     @classmethod
     def draw(cls, randomness: Randomness) -> Identity:
-        """A fresh identity."""
+        """Draw a fresh identity."""
         return cls.of(Secret(randomness.bytes(KEY_BYTES)))
 
     def sign(self, purpose: str, data: bytes) -> bytes:
-        """A signature on `data` that is worth nothing for any other purpose."""
+        """Sign `data`; the signature is worth nothing for any other purpose."""
         key = Ed25519PrivateKey.from_private_bytes(self.private.data)
         return key.sign(context("fedassay signature", purpose, data))
 
@@ -92,7 +92,7 @@ class Identity:
 
 
 def verifies(public: bytes, purpose: str, data: bytes, signature: object) -> bool:
-    """Whether the holder of `public` signed `data` for this purpose."""
+    """Return whether the holder of `public` signed `data` for this purpose."""
     if not isinstance(signature, bytes):
         return False
     try:
@@ -104,7 +104,7 @@ def verifies(public: bytes, purpose: str, data: bytes, signature: object) -> boo
 
 
 def fingerprint(public: bytes) -> str:
-    """A public key as eight groups that two people can compare by telephone.
+    """Return a public key as eight groups that two people can compare by telephone.
 
     Examples
     --------
@@ -116,12 +116,12 @@ def fingerprint(public: bytes) -> str:
 
 
 def key_to_text(public: bytes) -> str:
-    """A public key as it stands in a roster."""
+    """Return a public key as it stands in a roster."""
     return base64.b64encode(public).decode()
 
 
 def key_from_text(text: object, *, whose: str) -> bytes:
-    """The public key on a roster card (what follows it, a prekey, is left alone); `UsageError` if there is none."""
+    """Read the public key on a roster card (a prekey after it is left alone); `UsageError` if there is none."""
     try:
         public = base64.b64decode(str(text).partition(" ")[0], validate=True)
         Ed25519PublicKey.from_public_bytes(public)
@@ -134,20 +134,20 @@ def key_from_text(text: object, *, whose: str) -> bytes:
 
 @dataclass(frozen=True, kw_only=True)
 class Credentials:
-    """An identity and the public keys that its holder believes: what a client half signs and checks with."""
+    """Identity and the public keys that its holder believes: used by a client half to sign and to check."""
 
     identity: Identity
     roster: Mapping[str, bytes] = field(repr=False)
     wider: int = 0
-    """How many sites the roster had before it was narrowed to those of one study; 0 if it was not."""
+    """Number of sites in the roster before it was narrowed to those of one study; 0 if it was not narrowed."""
 
     @property
     def pinned(self) -> int:
-        """How many sites this party has pinned: those among whom colluders are assumed."""
+        """Number of sites that this party has pinned: those among whom colluders are assumed."""
         return max(self.wider, len(self.sites))
 
     def among(self, names: Collection[str]) -> Credentials:
-        """The same, believing only these parties; the key of anybody else is not believed under any name."""
+        """Narrow the roster to these parties; no other party's key is then believed under any name."""
         others = {key for name, key in self.roster.items() if name not in names}
         kept = {name: key for name, key in self.roster.items() if name in names and key not in others}
         return Credentials(identity=self.identity, roster=kept, wider=self.pinned)
@@ -158,7 +158,7 @@ class Credentials:
         return {n: key for n, key in self.roster.items() if n not in (COORDINATOR, SECOND_SERVER)}
 
     def knows(self, name: str) -> bool:
-        """Whether a party is in the roster."""
+        """Return whether a party is in the roster."""
         return name in self.roster
 
     def sign(self, purpose: str, data: bytes) -> bytes:
@@ -166,5 +166,5 @@ class Credentials:
         return self.identity.sign(purpose, data)
 
     def verifies(self, name: str, purpose: str, data: bytes, signature: object) -> bool:
-        """Whether the party called `name` in the roster signed this; false for anyone who is not in it."""
+        """Return whether the party called `name` in the roster signed this; False if it is not in the roster."""
         return name in self.roster and verifies(self.roster[name], purpose, data, signature)

@@ -1,6 +1,6 @@
 """Key agreement, key derivation and sealing: X25519, HKDF-SHA256 and ChaCha20-Poly1305.
 
-Thin, typed covers over the `cryptography` library. There is no policy here: callers say what a key is for
+Thin, typed covers over the `cryptography` library. There is no policy here: callers state what a key is for
 by passing a *context* (see `context`), and two keys with different contexts have nothing in common.
 """
 
@@ -22,7 +22,7 @@ KEY_BYTES = 32
 
 NONCE_BYTES = 12
 SEAL_OVERHEAD = NONCE_BYTES + 16
-"""How much longer a sealed text is than the text: the nonce in front, the tag behind."""
+"""Bytes by which a sealed text is longer than the text: the nonce in front, the tag behind."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -42,7 +42,7 @@ class Secret:
 
 
 def context(purpose: str, *parts: str | bytes | int) -> bytes:
-    """One unambiguous byte string for a purpose and what it is bound to: each part with its length in front.
+    """Return one unambiguous byte string for a purpose and what it is bound to: each part after its length.
 
     Examples
     --------
@@ -54,7 +54,7 @@ def context(purpose: str, *parts: str | bytes | int) -> bytes:
 
 
 def derive(secret: Secret, *, salt: bytes, info: bytes, length: int = KEY_BYTES) -> Secret:
-    """A key of `length` bytes for one purpose (HKDF-SHA256, RFC 5869)."""
+    """Derive a key of `length` bytes for one purpose (HKDF-SHA256, RFC 5869)."""
     return Secret(HKDF(algorithm=SHA256(), length=length, salt=salt, info=info).derive(secret.data))
 
 
@@ -68,20 +68,20 @@ class KeyPair:
 
     @classmethod
     def of(cls, private: Secret) -> KeyPair:
-        """The pair that belongs to a private key; every string of 32 bytes is one."""
+        """Return the pair that belongs to a private key; every string of 32 bytes is one."""
         loaded = X25519PrivateKey.from_private_bytes(private.data)
         return cls(private=private, public=loaded.public_key().public_bytes_raw(), _loaded=loaded)
 
     @classmethod
     def draw(cls, randomness: Randomness) -> KeyPair:
-        """A fresh pair."""
+        """Draw a fresh pair."""
         return cls.of(Secret(randomness.bytes(KEY_BYTES)))
 
     def agree(self, public: bytes, *, salt: bytes, info: bytes, length: int = KEY_BYTES) -> Secret:
-        """The key that only the holders of the two private keys can compute.
+        """Return the key that only the holders of the two private keys can compute.
 
         Raises `ProtocolError` for a public key that is not one, or of small order: such a key would make
-        the agreed secret known to everybody.
+        the agreed secret known to everyone.
         """
         try:
             shared = self._loaded.exchange(X25519PublicKey.from_public_bytes(public))
@@ -98,7 +98,7 @@ _FIELD = 2**255 - 19
 
 
 def is_usable(public: object) -> bool:
-    r"""Whether this is a public key with which `KeyPair.agree` will succeed, in the only bytes that it should have.
+    r"""Return whether `KeyPair.agree` will succeed with this public key, given in the only bytes that it should have.
 
     Examples
     --------
@@ -127,12 +127,12 @@ def seal(key: Secret, text: bytes, *, associated: bytes, randomness: Randomness)
 def seal_for(
     own: KeyPair, public: bytes, text: bytes, *, salt: bytes, words: bytes, randomness: Randomness
 ) -> bytes:
-    """Seal for whoever holds the private half of `public`, as the holder of `own` and bound to `words`."""
+    """Seal for the holder of the private half of `public`, as the holder of `own` and bound to `words`."""
     return seal(own.agree(public, salt=salt, info=words), text, associated=words, randomness=randomness)
 
 
 def unseal_from(own: KeyPair, public: bytes, sealed: bytes, *, salt: bytes, words: bytes) -> Secret | None:
-    """What the holder of `public` sealed for `own` with these words; None if it was not so sealed."""
+    """Open what the holder of `public` sealed for `own` with these words; None if it was not so sealed."""
     try:
         key = own.agree(public, salt=salt, info=words)
     except ProtocolError:
@@ -141,7 +141,7 @@ def unseal_from(own: KeyPair, public: bytes, sealed: bytes, *, salt: bytes, word
 
 
 def unseal(key: Secret, sealed: bytes, *, associated: bytes) -> Secret | None:
-    """The text, or None if it was not sealed with this key for this `associated`, or was changed since."""
+    """Return the text, or None if it was not sealed with this key for this `associated`, or was changed since."""
     if len(sealed) < SEAL_OVERHEAD:
         return None
     nonce, text = sealed[:NONCE_BYTES], sealed[NONCE_BYTES:]

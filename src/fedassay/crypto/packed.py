@@ -1,7 +1,7 @@
 """Packed secret sharing over 2^61 − 1: a polynomial for each column of l entries, a share for each of k members.
 
 A column's entries are the values of a polynomial of degree below t + l at the points 1..l; member j's share is its
-value at l + j, for j = 1..k. Any t shares say nothing about the entries, and any r = t + l give all of them
+value at l + j, for j = 1..k. Any t shares reveal nothing about the entries, and any r = t + l give all of them
 (M. Franklin and M. Yung, Communication complexity of secure computation, STOC 1992).
 
 Shares are not dealt but *completed*: the first t members' shares are pads that each shares with the client already.
@@ -25,7 +25,7 @@ from fedassay.crypto.field61 import PRIME, Elements, P
 from fedassay.protocol.arrays import Words
 
 _BYTES = 1 << 21
-"""Of pads, values and products that are there at once; measured: a fast cache holds most of them."""
+"""Bytes of pads, values and products that are there at once; measured: a fast cache holds most of them."""
 
 _HALF = 32
 """Bits of half a word, in which values are multiplied."""
@@ -33,7 +33,7 @@ _HALF = 32
 
 @dataclass(frozen=True, kw_only=True)
 class Packing:
-    """How many members there are (k), how many shares say nothing (t), and how many entries a column has (l).
+    """Number of members (k), number of shares that reveal nothing (t), and number of entries in a column (l).
 
     Examples
     --------
@@ -51,30 +51,30 @@ class Packing:
 
     @property
     def needed(self) -> int:
-        """How many shares open a column."""
+        """Number of shares that open a column."""
         return self.threshold + self.packed
 
     @property
     def corrected(self) -> int:
-        """How many members have a correction."""
+        """Number of members that have a correction."""
         return self.members - self.threshold
 
     def columns(self, length: int) -> int:
-        """The columns of a vector: what a pad, a share and an answer have elements."""
+        """Return the number of columns of a vector: that of the elements of a pad, a share and an answer."""
         return -(-length // self.packed)
 
     def rows(self, vector: NDArray[np.int64]) -> NDArray[np.int64]:
-        """The vector cut into columns of l entries, the last ones filled up with zeros."""
+        """Cut the vector into columns of l entries, the last ones filled up with zeros."""
         zeros = np.zeros(self.packed * self.columns(len(vector)) - len(vector), np.int64)
         return (np.concatenate([vector, zeros]) if len(zeros) else vector).reshape(self.packed, -1)
 
     @property
     def at_once(self) -> int:
-        """How many columns of pads `corrections` takes at a time."""
+        """Number of columns of pads that `corrections` takes at a time."""
         return self._completing.at_once(also=self.members)
 
     def corrections(self, rows: NDArray[np.int64], pads: Iterable[tuple[slice, Words]]) -> Elements | None:
-        """What a client publishes for the members t + 1..k: their shares of its rows, less their pads.
+        """Return what a client publishes for the members t + 1..k: their shares of its rows, less their pads.
 
         Entries must be below 2^60 in absolute value; what is shared are their residues.
         `pads` has some columns at a time (k × `at_once` at most). Uniform words below p hide what they are added to.
@@ -90,11 +90,11 @@ class Packing:
         return found
 
     def share(self, place: int, pads: Elements, corrections: Elements) -> Elements:
-        """The share of the member at this place from 0, from (the sum of) its pads and (that of) all corrections."""
+        """Return the share of the member at this place (from 0), from (the sum of) its pads and all corrections."""
         return pads if place < self.threshold else field61.add(pads, corrections[place - self.threshold])
 
     def open(self, shares: Mapping[int, Elements]) -> Elements:
-        """The entries, one row for each place in a column, from the shares of any r members, by place from 0."""
+        """Open the entries, one row for each place in a column, from the shares of any r members, by place from 0."""
         places = sorted(shares)[: self.needed]
         assert len(places) == self.needed
         known = tuple(self._point(place) for place in places)
@@ -102,7 +102,7 @@ class Packing:
         return product(weights, np.stack([shares[place] for place in places]))
 
     def consistent(self, shares: Mapping[int, Elements], key_of_check: Elements) -> bool:
-        """Whether all shares lie on one polynomial in each column, with an error of at most 2^-60 if they do not.
+        """Return whether all shares lie on one polynomial in each column, with an error of at most 2^-60 if not.
 
         `key_of_check` is a uniform vector, as long as a share, drawn after the shares were fixed: each share is
         compressed to its inner product with it. With exactly r shares there is nothing to check.
@@ -116,7 +116,7 @@ class Packing:
         return bool((product(weights, compressed[: self.needed]) == compressed[self.needed :]).all())
 
     def read(self, entries: Elements, length: int) -> NDArray[np.int64]:
-        """The opened entries as signed numbers, one behind the other."""
+        """Return the opened entries as signed numbers, one behind the other."""
         flat = entries.reshape(-1)[:length].astype(np.int64)
         return np.where(flat > PRIME // 2, flat - PRIME, flat)
 
@@ -143,7 +143,7 @@ class LimbMatrix(NamedTuple):
     bits: int
 
     def at_once(self, also: int) -> int:
-        """So many columns at a time that a product stays in a cache, with this many rows of other words."""
+        """Return the number of columns with which a product, and `also` rows of other words, stay in a cache."""
         limbs, known = self.limbs.shape
         bytes_of_a_column: int = 16 * known + 40 * limbs + 8 * also
         return max(1 << 9, _BYTES // bytes_of_a_column)
@@ -151,7 +151,7 @@ class LimbMatrix(NamedTuple):
 
 @lru_cache(maxsize=64)
 def interpolation(known: tuple[int, ...], targets: tuple[int, ...]) -> LimbMatrix:
-    """The Lagrange weights that give a polynomial's values at `targets` from those at as many points as it needs."""
+    """Return the Lagrange weights that give a polynomial's values at `targets` from as many known ones as it needs."""
     denominators = [prod(point - other for other in known if other != point) % PRIME for point in known]
     matrix = []
     for target in targets:
@@ -171,7 +171,7 @@ def interpolation(known: tuple[int, ...], targets: tuple[int, ...]) -> LimbMatri
 
 
 class Product:
-    """Products of the same weights with at most so many columns at a time.
+    """Products of the same weights with a limited number of columns at a time.
 
     Memory is taken once: to take it anew each time would cost as much as the product.
     """
@@ -223,7 +223,7 @@ class Product:
 
 
 def product(weights: LimbMatrix, values: Elements) -> Elements:
-    """The matrix product of weights and values (n × columns), reduced."""
+    """Return the matrix product of weights and values (n × columns), reduced."""
     result, at_once = np.empty((weights.rows, values.shape[1]), np.uint64), weights.at_once(also=0)
     multiply = Product(weights, min(at_once, values.shape[1]))
     for start in range(0, values.shape[1], at_once):

@@ -1,6 +1,6 @@
 """Prekeys: X25519 keys that a member of a secure sum publishes beforehand, for one answer each.
 
-A client pads its message with what it shares with each member's prekey. Whoever holds enough private halves, and the
+A client pads its message with what it shares with each member's prekey. A holder of enough private halves, and of the
 messages, could read them; so a private half is deleted in the moment in which its answer is recorded, and at its expiry
 if it was never asked (`fedassay.kernel.member_store`).
 """
@@ -26,10 +26,10 @@ PURPOSE = "prekey 1"
 DAY = 86_400
 DAYS_VALID = 90
 DAYS_APART = 30
-"""A statement that was issued so much earlier than the newest of the same member is refused: it may be stolen."""
+"""Days by which a statement may be older than the newest of its member; an older one is refused: it may be stolen."""
 
 DAYS_NAMED = DAYS_APART - 2
-"""An honest coordinator names none that was issued earlier than so long ago: then no client refuses it as too old."""
+"""Age in days beyond which an honest coordinator names no prekey, so that no client refuses it as too old."""
 
 _LAYOUT = struct.Struct("<?QQ32s64s")
 
@@ -48,24 +48,24 @@ class Prekey:
     signature: bytes
 
     def packed(self) -> bytes:
-        """The statement as 113 bytes."""
+        """Return the statement as 113 bytes."""
         return _LAYOUT.pack(self.for_any, self.issued, self.expires, self.public, self.signature)
 
     @classmethod
     def unpacked(cls, data: object) -> Prekey:
-        """The statement in these bytes; `ProtocolError` if there is none. Its key is judged by those who use it."""
+        """Read the statement in these bytes; `ProtocolError` if there is none. Its users judge its key."""
         if not isinstance(data, bytes) or len(data) != _LAYOUT.size or data[0] > 1:
             raise ProtocolError(f"prekey: expected a statement of {_LAYOUT.size} bytes.")
         for_any, issued, expires, public, signature = _LAYOUT.unpack(data)
         return cls(public=public, issued=issued, expires=expires, for_any=for_any, signature=signature)
 
     def to_text(self) -> str:
-        """The statement as it follows the public key on a roster card."""
+        """Return the statement as it follows the public key on a roster card."""
         return base64.b64encode(self.packed()).decode()
 
     @classmethod
     def from_text(cls, text: str, *, whose: str) -> Prekey:
-        """The statement on a roster card, or a `UsageError` that says whose it should be."""
+        """Read the statement on a roster card; raise a `UsageError` that names its owner if there is none."""
         try:
             return cls.unpacked(base64.b64decode(text, validate=True))
         except (ValueError, ProtocolError):
@@ -74,16 +74,16 @@ class Prekey:
             ) from None
 
     def words(self, coordinator: str) -> bytes:
-        """What the member signs."""
+        """Return what the member signs."""
         whom = "" if self.for_any else coordinator
         return context("prekey", int(self.for_any), whom, self.issued, self.expires, self.public)
 
     def is_of(self, member: str, *, coordinator: str, credentials: PartyKeys) -> bool:
-        """Whether the member of this name in the roster has signed it, for this coordinator or for all."""
+        """Return whether the member of this name in the roster signed it, for this coordinator or for all."""
         return credentials.verifies(member, PURPOSE, self.words(coordinator), self.signature)
 
     def may_be_named(self, *, now: float, until: float) -> bool:
-        """Whether all clients will take it, by clocks that are an hour off; one that they refuse stops them all."""
+        """Return whether all clients will take it, by clocks that are an hour off; a refused one stops them all."""
         fresh = now - DAYS_NAMED * DAY <= self.issued <= now + 3_600
         return fresh and self.expires >= until and is_usable(self.public)
 
@@ -96,7 +96,7 @@ UNFOLDED = 7
 """Number of elements that fit into a word together with a folded sum."""
 
 _AT_ONCE = 1 << 13
-"""Columns of a sum of pads at a time: so many of `UNFOLDED` pads fit into a core's own cache."""
+"""Columns of a sum of pads at a time: this many of `UNFOLDED` pads fit into a core's own cache."""
 
 
 def pad(key: Secret, count: int) -> Elements:
@@ -115,7 +115,7 @@ def pad(key: Secret, count: int) -> Elements:
 
 
 def total(keys: Sequence[Secret], count: int) -> Elements:
-    """The sum of the keys' pads."""
+    """Return the sum of the keys' pads."""
     sums, spare = np.zeros(count, np.uint64), np.empty(_AT_ONCE, np.uint64)
     for first in range(0, len(keys), UNFOLDED):
         for part, pads in expand(keys[first : first + UNFOLDED], count, _AT_ONCE):
@@ -126,7 +126,7 @@ def total(keys: Sequence[Secret], count: int) -> Elements:
 
 
 def expand(keys: Sequence[Secret], count: int, at_once: int) -> Iterator[tuple[slice, Words]]:
-    """The pads of all keys, a row each, some columns at a time: where these are, and their words of at most p.
+    """Yield the pads of all keys, a row each, some columns at a time: where these are, and their words of at most p.
 
     The rows last until the next ones are asked for.
     """
@@ -145,6 +145,6 @@ def expand(keys: Sequence[Secret], count: int, at_once: int) -> Iterator[tuple[s
 
 
 def _stream(key: Secret) -> CipherContext:
-    """The key stream: AES in counter mode from 2 on, as GCM has it, which libraries make faster than the mode alone."""
+    """Return the key stream: AES in counter mode from 2 on, as in GCM, which is faster in libraries than the mode."""
     assert len(key.data) == PAD_KEY_BYTES
     return Cipher(algorithms.AES(key.data), modes.GCM(bytes(12))).encryptor()

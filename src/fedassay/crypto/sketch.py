@@ -26,7 +26,7 @@ where y, a and e do not depend on r, as the keys were fixed first. If P is the z
 at most one is 1; with S = 0 exactly one is. Otherwise it is zero with a probability of at most 2·2/2^61 = 2^-59
 (Schwartz-Zippel for degree 2; no r_j takes any value with a probability of more than 2/2^61). So a client that does not
 count exactly once, anywhere on the grid, passes with a probability of at most 2^-59, whatever it sent: different
-correction words to the two servers, a false c, anything. (Whoever may try M times, with as many clients, M·2^-59.)
+correction words to the two servers, a false c, anything. (With M attempts, by as many clients, M·2^-59.)
 
 **Zero knowledge.** Towards one server, for an honest client: the first message that it receives is d minus its own
 share, and d is uniform since a is (the sum of two pseudorandom numbers, of which it knows one); the second is minus
@@ -70,7 +70,7 @@ SEED_BYTES = 32
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Challenge:
-    """The grid, and what the shares at its points are multiplied with; the same for both servers, and public.
+    """Grid, and the multipliers of the shares at its points; the same for both servers, and public.
 
     Σ_j r_j y_j = Σ_j (r_j − r_{j+1}) f(τ_j) with r_{N+1} = 0: `weights` holds these differences, of r and of its
     squares (as `limbs`), so that increments need not be computed.
@@ -81,7 +81,7 @@ class Challenge:
 
     @classmethod
     def of(cls, seed: bytes, *, bits: int, points: ArrayLike | None = None) -> Challenge:
-        """The challenge of a seed of 32 bytes, which clients must not know before their keys are fixed.
+        """Return the challenge of a seed of 32 bytes, which clients must not know before their keys are fixed.
 
         `points` are increasing and end with the last point of the domain; by default they are all of them.
         """
@@ -99,7 +99,7 @@ class Challenge:
 
 @dataclass(frozen=True, kw_only=True, repr=False, eq=False)
 class Half:
-    """What one server remembers between the messages of a check: a row for each client. Secret.
+    """State of one server between the messages of a check: a row for each client. Secret.
 
     The columns of `numbers` are this server's shares of d = z + a, a, c, z* and f(τ_N).
     """
@@ -117,7 +117,7 @@ class Half:
 
 
 def begin(keys: Keys, challenge: Challenge) -> tuple[Half, Elements]:
-    """The first message, a number for each client, and what to remember for `answer`.
+    """Return the first message, a number for each client, and what to remember for `answer`.
 
     Nearly all the work is here: the whole grid is evaluated for every key, in bounded memory. Use a key in one check
     only (see above): a second one, under another seed, would tell the other server the value.
@@ -127,7 +127,7 @@ def begin(keys: Keys, challenge: Challenge) -> tuple[Half, Elements]:
 
 
 def begin_and_total(keys: Keys, challenge: Challenge) -> tuple[Half, Elements, Elements]:
-    """`begin`, and from the same pass over the keys what `dcf.totals` gives at the points of the challenge."""
+    """Return what `begin` does and, from the same pass over the keys, `dcf.totals` at the points of the challenge."""
     if int(challenge.points[-1]) != 2**keys.bits - 1:
         raise UsageError(f"challenge: got one for another domain, expected one for {keys.bits} bits.")
     linear = np.zeros((3, len(keys)), np.uint64)
@@ -144,7 +144,7 @@ def begin_and_total(keys: Keys, challenge: Challenge) -> tuple[Half, Elements, E
 
 
 def answer(half: Half, received: object) -> Elements:
-    """The second message, two numbers for each client, from the other server's first."""
+    """Return the second message, two numbers for each client, from the other server's first."""
     masked, a, c, squares, last = half.numbers.T
     d = add(masked, require_reduced(received, shape=masked.shape, what="first message of a check"))
     product = multiply(d, a)
@@ -156,21 +156,21 @@ def answer(half: Half, received: object) -> Elements:
 
 
 def accepted(own: Elements, received: object) -> NDArray[np.bool_]:
-    """Which clients count exactly once, from both servers' second messages."""
+    """Return which clients count exactly once, from both servers' second messages."""
     other = require_reduced(received, shape=own.shape, what="second message of a check")
     passed: NDArray[np.bool_] = (add(own, other) == 0).all(axis=1)
     return passed
 
 
 def _mask_shares(keys: Keys) -> tuple[Elements, Elements]:
-    """This party's shares of a and c = a²: pseudorandom, and for party 0 with the correction that makes c right."""
+    """Return this party's pseudorandom shares of a and c = a²; party 0 adds the correction that makes c right."""
     blocks = Generator().expand(Purpose.CHECK, np.ascontiguousarray(keys.seeds), out=room(len(keys), 2))
     a, c = from_bits(blocks).T
     return a, c if keys.party else add(c, keys.square)
 
 
 def _random_elements(seed: bytes, count: int) -> Elements:
-    """r: AES-128-CTR under a key that is derived from the seed, 61 bits of each word."""
+    """Draw r: AES-128-CTR under a key that is derived from the seed, 61 bits of each word."""
     key = derive(Secret(seed), salt=b"", info=context("comparison functions 1: check"), length=16)
     stream = Cipher(algorithms.AES(key.data), modes.CTR(bytes(16))).encryptor()
     return from_bits(np.frombuffer(stream.update(bytes(8 * count)), "<u8").astype(np.uint64))

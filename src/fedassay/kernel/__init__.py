@@ -1,1 +1,1 @@
-"""The heart: a coordinator drives exchanges, clients and helpers answer them, and both remember what they said."""
+"""The kernel: a coordinator drives exchanges, clients and helpers answer them, and both remember their messages."""

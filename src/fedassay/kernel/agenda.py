@@ -1,6 +1,6 @@
-"""What a study asks: its tasks by name, the share of the budget that each may spend, and which builds on which.
+"""Agenda of a study: its tasks by name, the share of the budget that each may spend, and which builds on which.
 
-A single task is an agenda of one item. Whoever runs one, on whatever runtime, makes jobs of it (`Agenda.jobs`) and
+A single task is an agenda of one item. Its caller, on whatever runtime, makes jobs of it (`Agenda.jobs`) and
 gets one ``results`` object back (`Agenda.results`): the task's own for a single task, one with all of them for more.
 """
 
@@ -24,17 +24,17 @@ from fedassay.tasks.study_rules import verdict
 # --- what a run has spent -----------------------------------------------------------------------------------
 
 _LEFT_OUT = ("dataset", "study", "asker", "fingerprint")
-"""What is the same for all charges of a run, or nobody else's business."""
+"""Fields that are the same for all charges of a run, or are not for publication."""
 
 _OF_NOISE = ("scale", "l1", "l2", "shuffled_epsilon", "shuffled_delta", "sampled")
 _NAMED = tuple(field.name for field in fields(Charge) if field.name not in _LEFT_OUT)
 
 
 def spending(charges: Iterable[Charge], budget: Budget | None) -> dict[str, Any]:
-    """The budget of a study, what its releases add up to, and each of them; None where there is no noise.
+    """Return the budget of a study, the sum of its releases, and each of them; None where there is no noise.
 
     Guarantee: `spent` is `ledger.compose` of the charges at the budget's delta, so what a ledger with these charges
-    says, and what anybody can compute again from the entries. `by_task` is the same of the charges of each task alone;
+    gives, and what anyone can compute again from the entries. `by_task` is the same of the charges of each task alone;
     under a delta these add up to more than `spent`.
     """
     charges = list(charges)
@@ -61,12 +61,12 @@ def _by_task(charges: Iterable[Charge], budget: Budget) -> dict[str, Any]:
 
 
 def _name(charge: Charge) -> str:
-    """Of its task in the study."""
+    """Return the name of its task in the study."""
     return charge.task.rpartition(":")[2]
 
 
 def _entry(charge: Charge, budget: Budget | None) -> dict[str, Any]:
-    """One release; what only noise has is None without it."""
+    """Describe one release; fields that only noise has are None without it."""
     alone = math.inf if budget is None else compose([charge], budget.delta)
     entry = {name: _plain(getattr(charge, name)) for name in _NAMED}
     entry |= dict.fromkeys(_OF_NOISE) if charge.exact else {}
@@ -74,7 +74,7 @@ def _entry(charge: Charge, budget: Budget | None) -> dict[str, Any]:
 
 
 def _plain(value: Any) -> Any:
-    """As JSON has it, which knows no infinite numbers."""
+    """Return a value as JSON has it, which knows no infinite numbers."""
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     return value.hex() if isinstance(value, bytes) else str(value)
@@ -83,7 +83,7 @@ def _plain(value: Any) -> Any:
 # --- what a study asks --------------------------------------------------------------------------------------
 
 STUDY = "study"
-"""What a result of several tasks calls itself."""
+"""Name of a result of several tasks."""
 
 MOST_ITEMS = 32
 _NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,31}")
@@ -102,7 +102,7 @@ class Item:
 
     Parameters
     ----------
-    name : what its results are found under.
+    name : name under which its results are found.
     task, parameters : its name in the catalogue, and its fields as plain values.
     share : the part of the study's budget that it may spend.
     after : the calibration whose map its scores go through, if that is recommended: for prediction sets.
@@ -126,7 +126,7 @@ class Item:
 
     @property
     def label(self) -> str:
-        """What clients are told of who asks: the kind of task, and its name if that is another."""
+        """Text that clients receive about the asker: the kind of task, and its name if that is another."""
         return self.name if self.name == self.task else f"{self.task}:{self.name}"
 
     @cached_property
@@ -136,13 +136,13 @@ class Item:
 
     @property
     def fits(self) -> bool:
-        """Whether it fits something to a part of the rows and judges it on the others."""
+        """True if it fits something to a part of the rows and judges it on the others."""
         return KINDS[self.task].study_rules.holds_out(self.parameters)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Agenda:
-    """The tasks of a study, in their order; `study` is false for a task that somebody runs alone.
+    """Tasks of a study, in their order; `study` is False for a task that is run alone.
 
     Guarantee: shares of tasks that ask about the same rows add up to at most 1. What two tasks fit that build on each
     other is fitted on different rows: the calibrator on the first half of the fit rows, and the threshold for
@@ -184,26 +184,26 @@ class Agenda:
 
     @classmethod
     def of(cls, task: str, parameters: Mapping[str, Any]) -> Agenda:
-        """A single task."""
+        """Make the agenda of a single task."""
         return cls(items=(Item(name=task, task=task, parameters=parameters),), study=False)
 
     @property
     def name(self) -> str:
-        """What the result calls itself: the task, or that it is a study of several."""
+        """Name of the result: the task, or `STUDY` for a study of several."""
         return STUDY if self.study else self.items[0].task
 
     def fits_on(self, item: Item) -> Part:
-        """The rows that this task gets where it asks for rows to fit on."""
+        """Return the rows that this task gets where it asks for rows to fit on."""
         if item.after is not None:
             return Part.SECOND_FIT
         return Part.FIRST_FIT if any(one.after == item.name for one in self.items) else Part.FIT
 
     def parts(self, item: Item) -> tuple[Part, ...]:
-        """The rows that this task asks about."""
+        """Return the rows that this task asks about."""
         return (self.fits_on(item), Part.HELD_OUT) if item.fits else (Part.ALL,)
 
     def spent(self) -> dict[Part, float]:
-        """The shares of all tasks that ask about each atom of the rows."""
+        """Return the shares of all tasks that ask about each atom of the rows."""
         spent = dict.fromkeys(ATOMS, 0.0)
         for item in self.items:
             for atom in {atom for part in self.parts(item) for atom in part.atoms}:
@@ -213,7 +213,7 @@ class Agenda:
     # --- running --------------------------------------------------------------------------------------------
 
     def first_questions(self, setting: Setting) -> tuple[tuple[str, Plan], ...]:
-        """The plan of each question of the first step of each task, after what clients are told of who asks."""
+        """Plan each question of the first step of each task; each plan follows the label that clients receive."""
         return tuple(
             (item.label, job.setting.plan(query))
             for item, job in zip(self.items, self.jobs(setting), strict=True)
@@ -221,7 +221,7 @@ class Agenda:
         )
 
     def jobs(self, setting: Setting) -> list[Job]:
-        """The tasks as jobs of one run; `setting` is that of the study."""
+        """Return the tasks as jobs of one run; `setting` is that of the study."""
         return [
             Job(
                 name=item.name,
@@ -246,12 +246,12 @@ class Agenda:
         budget: Budget | None,
         charges: Iterable[Charge],
     ) -> dict[str, Any]:
-        """The ``results`` of the public contract from what the jobs returned, by name.
+        """Return the ``results`` of the public contract from what the jobs returned, by name.
 
         Parameters
         ----------
         clients : in the order in which they were asked.
-        charges : what the run has paid, in order.
+        charges : charges that the run has paid, in order.
         """
         found = {item.name: with_site_names(outcome[item.name], clients) for item in self.items}
         if not self.study:
@@ -280,19 +280,19 @@ class Agenda:
 
     @property
     def labels(self) -> frozenset[str]:
-        """Under which names its tasks ask."""
+        """Labels under which its tasks ask."""
         return frozenset(item.label for item in self.items)
 
     # --- as plain values ------------------------------------------------------------------------------------
 
     def to_message(self) -> Message:
-        """As plain values, for announcements."""
+        """Return the agenda as plain values, for announcements."""
         items = [{name: getattr(item, name) for name in _TYPES} for item in self.items]
         return {"study": self.study, "items": items}
 
     @classmethod
     def from_message(cls, content: object) -> Agenda:
-        """What `to_message` was called on; anything else is refused."""
+        """Restore the agenda from the result of `to_message`; refuse anything else."""
         if not isinstance(content, dict) or content.keys() != {"study", "items"}:
             raise UsageError("tasks: expected what a study asks, and whether it is one.")
         study, items = content["study"], content["items"]
@@ -312,21 +312,21 @@ def _item(content: object) -> Item:
 
 @dataclass(frozen=True, kw_only=True)
 class Alone:
-    """One task as an object, which need not be in the catalogue: what entry points of single tasks run."""
+    """Single task as an object, which need not be in the catalogue, for entry points of single tasks."""
 
     name: str
     task: Task[dict[str, Any]]
 
     def jobs(self, setting: Setting) -> list[Job]:
-        """See `Agenda`. Clients are told which kind of task asks, by its name in the catalogue."""
+        """Return the job of the task. Clients learn which kind of task asks, by its name in the catalogue."""
         kind = next((known for known, of in TASKS.items() if type(self.task) is of), self.name)
         return [Job(name=kind, task=self.task, setting=setting)]
 
     def rehearse(self, setting: Setting) -> tuple[Query[Any], ...]:
-        """See `Agenda`."""
+        """Rehearse the task; see `Agenda`."""
         return rehearse(self.task, setting)
 
     def results(self, outcome: Mapping[str, Any], *, clients: Sequence[str], **_: object) -> dict[str, Any]:
-        """See `Agenda`."""
+        """Return the results of the task; see `Agenda`."""
         (only,) = outcome.values()
         return with_site_names(only, clients)

@@ -41,7 +41,7 @@ from fedassay.trust import TRUST_MODELS
 
 @dataclass(frozen=True, kw_only=True)
 class Site:
-    """What a client brings: its rows and its own rules. Nothing in here ever leaves.
+    """Rows and rules of a client. Nothing in here ever leaves.
 
     `rows` opens the validated rows (called only when a measurement is due); `split_key` decides which rows
     are held out, the same ones in every run.
@@ -56,19 +56,19 @@ class Site:
     split_key: bytes = field(repr=False)
     holdout: float = HOLDOUT
     roles: frozenset[str] | None = None
-    """The columns that the site has named, by role; None if whatever there is may be asked for."""
+    """Columns that the site has named, by role; None if every existing column may be asked for."""
     credentials: PartyKeys | None = field(default=None, repr=False)
     holdings: Callable[[], Holdings] | None = field(default=None, repr=False)
-    """How many rows there are, and their fingerprint; None if nobody keeps count, as in a simulation."""
+    """Function that returns the number of rows and their fingerprint; None if not tracked, as in a simulation."""
     records: SiteRecords | None = field(default=None, repr=False)
-    """Where refusals are noted; None if they are not."""
+    """Log of refusals; None if they are not noted."""
     prekeys: MemberStore = field(default_factory=lambda: MemberStore(None), repr=False)
-    """What the site answers with as a member, and the exact totals that it has helped to open."""
+    """Prekeys with which the site answers as a member, and the exact totals that it has helped to open."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Seat:
-    """A site's place in a committee: its prekeys, and its rules about sets of clients (`protocol.Membership`)."""
+    """Place of a site in a committee: its prekeys, and its rules about sets of clients (`protocol.Membership`)."""
 
     prekeys: MemberStore
     dataset: str
@@ -76,7 +76,7 @@ class _Seat:
     policy: Policy
 
     def require_fresh(self, prekeys: Sequence[tuple[str, Prekey]], *, until: int) -> None:
-        """See `Membership`."""
+        """Require fresh prekeys; see `Membership`."""
         self.prekeys.require_fresh(prekeys, coordinator=self.asker, until=until)
 
     def answer(
@@ -88,7 +88,7 @@ class _Seat:
         opened: Opened,
         compute: Callable[[KeyPair], bytes],
     ) -> bytes:
-        """See `Membership`. What was answered once is answered again, whatever the rules are by then."""
+        """Answer as a member; see `Membership`. An answer is repeated, whatever the rules are by then."""
         known = self.prekeys.answered(session, digest)
         if known is not None:
             return known
@@ -156,7 +156,7 @@ class Client(Endpoint):
         return sum(self._left_out.values())
 
     def begins(self, opened: Envelope) -> bool:
-        """At the leg at which rows are measured, and at that of members, who need not have rows in the exchange."""
+        """Return whether rows are measured at this leg, or members asked, who need not have rows in the exchange."""
         return opened.request.leg in (opened.trust.first_client_leg, opened.trust.member_leg)
 
     def allow(self, opened: Envelope) -> None:
@@ -238,7 +238,7 @@ class Client(Endpoint):
             )
 
     def _charge_id(self, exchange: bytes, index: int) -> str:
-        """With who answers: several sites, and their coordinator, may share a ledger."""
+        """Return the id of a charge, with the client's name: several sites and their coordinator may share a ledger."""
         return f"{exchange.hex()}/{index}/client {self.name}"
 
     def _require_charged_rows(self, exchange: bytes) -> None:
@@ -255,11 +255,11 @@ class Client(Endpoint):
             )
 
     def _widened(self, charges: list[Charge]) -> list[Charge]:
-        """The charges; those that name a part are for all rows, if the rows are not those that were first split.
+        """Return the charges, widened from a part to all rows if the rows are not those that were first split.
 
         Why this is enough: what remains recorded for one part only was all measured on rows with one fingerprint, so on
         the same rows in the same places, with one split; each of their units was in one of its parts. Everything else
-        counts for all rows, whoever was in it. So no unit meets more than the ledger counts for the worst atom.
+        counts for all rows, whatever units it held. So no unit meets more than the ledger counts for the worst atom.
         """
         if all(charge.part is Part.ALL for charge in charges):
             return charges
@@ -298,7 +298,7 @@ class Client(Endpoint):
             )
 
     def reply(self, opened: Envelope, state: Message) -> tuple[Message, Message]:
-        """The trust model's client half; rows are read only if it asks for the measurement."""
+        """Run the trust model's client half; rows are read only if it asks for the measurement."""
         learned: Memories = {}
         request = replace(
             opened.request,
@@ -317,7 +317,7 @@ class Client(Endpoint):
         return answered
 
     def offer(self, count: int, *, asker: str) -> tuple[bytes, ...]:
-        """See `Endpoint`."""
+        """Issue fresh prekeys; see `Endpoint`."""
         prekeys = self.site.prekeys.issue(
             count, coordinator=asker, credentials=self.site.credentials, randomness=SecureRandomness()
         )
@@ -339,7 +339,7 @@ class Client(Endpoint):
         return tuple(vectors)
 
     def _measured(self, plan: Plan, rows: Rows, memory: Memory) -> tuple[Vector, Memory]:
-        """What the summary says of the rows, as far as it may be seen."""
+        """Measure the rows with the summary, as far as the result may be seen."""
         profile = self._rules.disclosure
         if profile is None or not plan.setting.trust.shows_measurements:
             return plan.measured.measure(rows, memory)
@@ -361,12 +361,12 @@ class EmptyRows:
     """The rows of a client that has none, or does not take part."""
 
     def batches(self) -> Iterator[Batch]:
-        """Nothing."""
+        """Return no batches."""
         return iter(())
 
 
 def takes_part(plan: Plan, randomness: Randomness) -> bool:
-    """The secret coin of a client, where it decides for itself; true elsewhere.
+    """Toss the secret coin of a client, where it decides for itself; True elsewhere.
 
     It comes up with a probability that is the stated one rounded down to a multiple of 2^-64.
     """
@@ -377,7 +377,7 @@ def takes_part(plan: Plan, randomness: Randomness) -> bool:
 
 
 def bounded(vector: Vector, plan: Plan) -> Vector:
-    """The vector as the plan's proofs (no wrap, sensitivity) assume it: entries beyond the bound are cut.
+    """Return the vector as the plan's proofs (no wrap, sensitivity) assume it: entries beyond the bound are cut.
 
     Cut, not refused: whether a client refuses is seen by the server, and a bound that the server chose would
     then tell it what was measured. Cutting each entry moves no two vectors further apart, entry by entry; summaries

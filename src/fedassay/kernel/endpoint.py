@@ -1,4 +1,4 @@
-"""What every party that answers has in common: bytes in, bytes out, each question answered once.
+"""Common part of every party that answers: bytes in, bytes out, each question answered once.
 
 `Endpoint.answer` never raises and never lets an exception's text out: what goes wrong is logged where it
 happened and leaves as one of the codes of `envelope.Refusal`.
@@ -35,12 +35,12 @@ from fedassay.trust.question import DOUBT
 log = SafeLogger("fedassay.kernel.endpoint")
 
 KEPT_EXCHANGES = 4
-"""Replies of older exchanges are forgotten; a question about one of those is refused, not answered anew."""
+"""Number of exchanges whose replies are kept; a question about an older one is refused, not answered anew."""
 
 
 @dataclass
 class Conversation:
-    """One exchange as an endpoint remembers it."""
+    """State of one exchange at an endpoint."""
 
     terms: bytes
     state: Message = field(default_factory=dict, repr=False)
@@ -48,7 +48,7 @@ class Conversation:
     """Leg to (digest of the request, reply)."""
 
     def to_message(self) -> Message:
-        """As plain values."""
+        """Return the conversation as plain values."""
         return {
             "terms": self.terms,
             "state": self.state,
@@ -57,7 +57,7 @@ class Conversation:
 
     @classmethod
     def from_message(cls, message: Message) -> Conversation:
-        """What `to_message` was made from."""
+        """Restore the conversation from which `to_message` was made."""
         return cls(
             terms=message["terms"],
             state=message["state"],
@@ -66,14 +66,14 @@ class Conversation:
 
 
 Memories = dict[tuple[str, str, Part], Memory]
-"""Study, task and part of the rows, to what a summary remembers between rounds."""
+"""Memory of a summary between rounds, by study, task and part of the rows."""
 
 
 @dataclass
 class EndpointStore:
-    """What an endpoint remembers between messages; `FileStore` and `ServerStore` keep the same things on disk.
+    """Memory of an endpoint between messages; `FileStore` and `ServerStore` keep the same things on disk.
 
-    It holds keys and answers: whoever can read it can uncover what its endpoint has hidden.
+    It holds keys and answers: a reader of it can uncover what its endpoint has hidden.
     """
 
     conversations: dict[bytes, Conversation] = field(default_factory=dict, repr=False)
@@ -82,7 +82,7 @@ class EndpointStore:
     kept: int = KEPT_EXCHANGES
 
     def find(self, exchange: bytes) -> Conversation | None:
-        """What was said in an exchange, if it has begun and is remembered."""
+        """Return the conversation of an exchange, if it has begun and is remembered."""
         return self.conversations.get(exchange)
 
     def begin(self, exchange: bytes, terms: bytes) -> Conversation:
@@ -95,19 +95,19 @@ class EndpointStore:
         return self.conversations[exchange]
 
     def doubts(self) -> list[str]:
-        """Why some exchanges of a server should be asked about (see `fedassay.trust.question`)."""
+        """Return the reasons why some exchanges of a server should be asked about (see `fedassay.trust.question`)."""
         states = (talk.state for talk in self.conversations.values())
         return [str(state[DOUBT]) for state in states if DOUBT in state]
 
     def save(self) -> None:
-        """Called before a reply leaves: a store that outlives the process makes sure of it here."""
+        """Save before a reply leaves: a store that outlives the process makes sure of it here."""
 
     def save_exchange(self, exchange: bytes) -> None:
-        """The same, if only this exchange has changed."""
+        """Save, if only this exchange has changed."""
         self.save()
 
     def dump(self) -> bytes:
-        """Everything, as bytes."""
+        """Return everything, as bytes."""
         return wire.encode(
             {
                 "conversations": [
@@ -123,7 +123,7 @@ class EndpointStore:
         )
 
     def restore(self, data: bytes) -> None:
-        """Become what was dumped."""
+        """Restore what was dumped."""
         content = wire.decode(data)
         self.conversations = {
             talk["exchange"]: Conversation.from_message(talk) for talk in content["conversations"]
@@ -154,7 +154,7 @@ def write_durably(path: Path, data: bytes) -> None:
 
 
 def kept_secret(path: Path, length: int) -> bytes:
-    """The secret in a file of its owner, made once and kept for ever."""
+    """Return the secret in a file of its owner, made once and kept for ever."""
     if not path.exists():
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         write_durably(path, SecureRandomness().bytes(length))
@@ -202,17 +202,17 @@ class Endpoint(ABC):
         self._summaries = summaries
         self._trust_models = trust_models
         self.unsealed: bytes | None = None
-        """The last reply before it was sealed: for whoever sits at the site."""
+        """The last reply before it was sealed: for the operator of the site."""
         self.reason: Exception | None = None
-        """Why the last request was refused. For whoever sits at the site; it never leaves."""
+        """Reason why the last request was refused. For the operator of the site; it never leaves."""
 
     def answer(self, data: bytes, *, asker: str | None = None, read: Envelope | None = None) -> bytes:
-        """The reply to a request, or a refusal.
+        """Return the reply to a request, or a refusal.
 
         Guarantee: a leg that was answered is never answered differently; the same request gets the same
         bytes again. The terms of an exchange (trust model, queries, settings) cannot change between legs.
 
-        `asker` is the public key whose signature the transport has checked; None if nobody has signed. `read` is what
+        `asker` is the public key whose signature the transport has checked; None if nothing was signed. `read` is what
         the transport has read in these very bytes, with the same catalogues, if it had to.
         """
         self.reason = None
@@ -249,28 +249,28 @@ class Endpoint(ABC):
         )
 
     def offer(self, count: int, *, asker: str) -> tuple[bytes, ...]:
-        """Fresh prekeys for a coordinator (its public key as text); none from a party that opens no sums."""
+        """Return fresh prekeys for a coordinator (its public key as text); none from a party that opens no sums."""
         return ()
 
     def note_refusal(  # noqa: B027 (a party that keeps no log of its own does nothing)
         self, opened: Envelope | None, asker: str | None, code: Refusal, error: Exception
     ) -> None:
-        """Called with every refusal; `opened` is None if the request could not be read."""
+        """Note a refusal; `opened` is None if the request could not be read."""
 
     def allow(self, opened: Envelope) -> None:  # noqa: B027 (a party that has no rules does nothing)
-        """Called before each leg that has not been answered yet, and before `agree`; raise to refuse it."""
+        """Allow each leg that has not been answered yet, before `agree`; raise to refuse it."""
 
     @abstractmethod
     def begins(self, opened: Envelope) -> bool:
-        """Whether this may be the first message of its exchange that reaches this party."""
+        """Return whether this may be the first message of its exchange that reaches this party."""
 
     @abstractmethod
     def agree(self, opened: Envelope) -> None:
-        """Called once per exchange, before anything is computed or sent; raise to refuse it."""
+        """Agree once per exchange, before anything is computed or sent; raise to refuse it."""
 
     @abstractmethod
     def reply(self, opened: Envelope, state: Message) -> tuple[Message, Message]:
-        """The reply to one leg, and the state for the next."""
+        """Return the reply to one leg, and the state for the next."""
 
     def _answer(self, opened: Envelope, data: bytes) -> bytes:
         request, terms = opened.request, _terms(opened)
@@ -312,7 +312,7 @@ class Endpoint(ABC):
         try:
             self.store.save_exchange(request.exchange)
         except BaseException:
-            # What is not on the disk has not been said: it must not be said later from memory either.
+            # A reply that is not on the disk has not been sent: it must not be sent later from memory either.
             conversation.state = before
             del conversation.replies[request.leg]
             raise

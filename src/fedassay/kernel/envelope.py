@@ -1,4 +1,4 @@
-"""Requests and replies as bytes: what the server half and the client halves say to each other.
+"""Requests and replies as bytes: the messages between the server half and the client halves.
 
 A request repeats everything that a client needs to judge it (trust model, summaries, parts, settings): a
 client believes no plan, it makes its own from these fields and refuses what it cannot make. Summaries and
@@ -7,9 +7,9 @@ trust models travel as a name and fields and are rebuilt from fixed catalogues; 
 Replies sealed for the coordinator and signed by their sender, in the same way on every runtime.
 
 A fresh X25519 key for each reply and the coordinator's reply key agree on a ChaCha20-Poly1305 key (HKDF-SHA256). The
-sealed text is bound to the request that it answers and to its sender; so is the signature over it. Whoever carries the
-messages learns who answered, and how long the answer is. A refusal of bytes that were no request is in the clear: there
-is no key to seal it for.
+sealed text is bound to the request that it answers and to its sender; so is the signature over it. The carrier of the
+messages learns who answered, and how long the answer is. A refusal of bytes that were no request is in the clear:
+there is no key to seal it for.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ MOST_QUERIES = 64
 LONGEST_ANSWER = 1 << 24
 LARGEST_REQUEST = 1 << 26
 LONGEST_EXCHANGE = 1 << 12
-"""What a client is willing to look at: a small message must not make it do boundless work."""
+"""Limits of what a client is willing to look at: a small message must not make it do boundless work."""
 MOST_PREKEYS = 8
 
 Summaries = Mapping[str, type[Summary[Any]]]
@@ -70,14 +70,14 @@ Public = TypeVar("Public")
 
 
 class Refusal(StrEnum):
-    """The only things a client ever says about why it does not answer. Never an exception's text."""
+    """Codes for the reason why a client does not answer: it reveals nothing else, never an exception's text."""
 
     MALFORMED = "malformed"
     UNSUPPORTED = "unsupported"
     POLICY = "policy"
     BUDGET = "budget"
     LEDGER = "ledger"
-    """The ledger cannot be used. Not `BUDGET`: to ask for less would not help, somebody at the site has to look."""
+    """The ledger cannot be used. Not `BUDGET`: to ask for less would not help, an operator of the site has to look."""
     DATA = "data"
     OUT_OF_TURN = "out-of-turn"
     CHANGED = "changed-request"
@@ -89,14 +89,14 @@ class Refusal(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class Envelope:
-    """A request as it arrives: the trust model's part, and what `client.py` needs around it."""
+    """Request as it arrives: the trust model's part, and what `client.py` needs around it."""
 
     study: str
     trust: TrustModel
     tasks: tuple[str, ...]
     request: Request
     reply_key: bytes
-    """X25519: replies are sealed for it."""
+    """X25519 key for which replies are sealed."""
     asker: str | None = None
     """The public key whose signature on the request the transport has checked, as rosters have it."""
     announced: tuple[tuple[str, Plan], ...] = ()
@@ -104,14 +104,14 @@ class Envelope:
 
 
 class Reply(NamedTuple):
-    """What a client has answered, and the prekeys that it offers for later exchanges, as they are packed."""
+    """Answer of a client, and the prekeys that it offers for later exchanges, as they are packed."""
 
     message: Message
     prekeys: tuple[bytes, ...]
 
 
 def describe(public: Summary[Any] | TrustModel) -> Message:
-    """A summary or trust model as its name and its public fields."""
+    """Return a summary or trust model as its name and its public fields."""
     described: Message = {"name": public.name}
     for field in fields(cast(Any, public)):
         described[field.name] = getattr(public, field.name)
@@ -119,7 +119,7 @@ def describe(public: Summary[Any] | TrustModel) -> Message:
 
 
 def rebuild(catalogue: Mapping[str, type[Public]], described: object) -> Public:
-    """The summary or trust model with this name and these fields, validated by its own constructor."""
+    """Rebuild the summary or trust model with this name and these fields, validated by its own constructor."""
     if not isinstance(described, dict) or described.get("name") not in catalogue:
         raise ProtocolError("request: it names something that is not in the catalogue.")
     kind = catalogue[described["name"]]
@@ -134,7 +134,7 @@ def rebuild(catalogue: Mapping[str, type[Public]], described: object) -> Public:
 
 
 def kind_of(label: str) -> str:
-    """The kind of the task that asks under this label: tasks of one kind may have names that tell them apart.
+    """Return the kind of the task that asks under this label: tasks of one kind may have names that tell them apart.
 
     Examples
     --------
@@ -147,7 +147,7 @@ def kind_of(label: str) -> str:
 def pack_request(
     *, study: str, trust: TrustModel, tasks: tuple[str, ...], request: Request, reply_key: bytes
 ) -> bytes:
-    """A request as bytes."""
+    """Write a request as bytes."""
     return wire.encode(
         {
             "version": VERSION,
@@ -166,7 +166,7 @@ def pack_request(
 
 
 def open_request(data: bytes, *, summaries: Summaries, trust_models: TrustModels) -> Envelope:
-    """The request in these bytes; `ProtocolError` if malformed, `UnsupportedQuery` if it cannot be planned."""
+    """Read the request in these bytes; `ProtocolError` if malformed, `UnsupportedQuery` if it cannot be planned."""
     outer = wire.decode(data, largest=LARGEST_REQUEST)
     if _typed(outer, "version", int) != VERSION:
         raise ProtocolError(f"request: got version {outer['version']}, expected {VERSION}.")
@@ -200,7 +200,7 @@ def open_request(data: bytes, *, summaries: Summaries, trust_models: TrustModels
 def pack_reply(
     *, sender: str, exchange: bytes, leg: int, message: Message, prekeys: Sequence[bytes] = ()
 ) -> bytes:
-    """A reply as bytes; the endpoint seals it."""
+    """Write a reply as bytes; the endpoint seals it."""
     return wire.encode(
         {
             "version": VERSION,
@@ -214,14 +214,14 @@ def pack_reply(
 
 
 def pack_refusal(*, sender: str, code: Refusal) -> bytes:
-    """A refusal: a fixed code and nothing else."""
+    """Write a refusal: a fixed code and nothing else."""
     return wire.encode({"version": VERSION, "sender": sender, "refusal": str(code)})
 
 
 def open_reply(
     data: bytes, *, sender: str, exchange: bytes, leg: int, largest: int = wire.LARGEST_MESSAGE
 ) -> Reply | Refusal:
-    """What is in a reply to exactly this leg by exactly this sender, or the code of a refusal."""
+    """Open a reply to exactly this leg by exactly this sender, or return the code of a refusal."""
     outer = wire.decode(data, largest=largest)
     if _typed(outer, "version", int) != VERSION or _typed(outer, "sender", str) != sender:
         raise ProtocolError("reply: another version, or not from whom it should be.")
@@ -239,7 +239,7 @@ def open_reply(
 
 
 def describe_plan(plan: Plan) -> Message:
-    """A plan as the public fields from which a client can make it again.
+    """Return a plan as the public fields from which a client can make it again.
 
     Which places `Points` ask for is not among them: these are the terms of a whole exchange, and more places are
     asked for as it goes on, in its messages.
@@ -256,7 +256,7 @@ def describe_plan(plan: Plan) -> Message:
 
 
 def describe_terms(protection: Protection, budget: Budget | None) -> Message:
-    """What is protected, and for which budget, as plain values."""
+    """Describe as plain values what is protected, and for which budget."""
     return {
         "unit": str(protection.unit),
         "neighbours": str(protection.neighbours),
@@ -267,7 +267,7 @@ def describe_terms(protection: Protection, budget: Budget | None) -> Message:
 
 
 def rebuild_terms(described: Message) -> tuple[Protection, Budget | None]:
-    """What `describe_terms` was given; a `KeyError`, `TypeError` or `ValueError` for anything else."""
+    """Restore what `describe_terms` was given; a `KeyError`, `TypeError` or `ValueError` for anything else."""
     protection = Protection(
         unit=Unit(described["unit"]),
         neighbours=Neighbours(described["neighbours"]),
@@ -332,7 +332,7 @@ _OVERHEAD = 1024
 
 
 class Addressee(NamedTuple):
-    """Whom a reply is for: the key that opens it, and the request that it answers."""
+    """Recipient of a reply: the key that opens it, and the request that it answers."""
 
     reply_key: bytes
     request: bytes
@@ -341,7 +341,7 @@ class Addressee(NamedTuple):
 def sealed(
     reply: bytes, to: Addressee, *, sender: str, credentials: PartyKeys | None, randomness: Randomness
 ) -> bytes:
-    """The sealed and signed reply; not signed where the sender has no identity, as in a simulation.
+    """Seal and sign the reply; it is not signed where the sender has no identity, as in a simulation.
 
     Examples
     --------
@@ -372,7 +372,7 @@ def opened(
     credentials: PartyKeys | None,
     largest: int = wire.LARGEST_MESSAGE,
 ) -> bytes:
-    """The reply of this sender to this request, or a refusal in the clear; `ProtocolError` for anything else.
+    """Open the reply of this sender to this request, or a refusal in the clear; `ProtocolError` for anything else.
 
     With `credentials`, nothing is decrypted that its sender has not signed.
     """
@@ -397,5 +397,5 @@ def _bound(to: Addressee, sender: str, fresh: bytes) -> bytes:
 
 
 def _words(bound: bytes, text: bytes) -> bytes:
-    """What is signed. A digest, because Ed25519 reads what it signs twice, and texts are megabytes."""
+    """Return what is signed. A digest, because Ed25519 reads what it signs twice, and texts are megabytes."""
     return bound + hashlib.sha256(text).digest()

@@ -1,4 +1,4 @@
-"""What a study will be charged, as far as that is known before anybody is asked.
+"""Expected charges of a study, as far as they are known before any site is asked.
 
 The first release of every task is planned as it will be. What comes later depends on answers; known is only the share
 of the budget that is left for it, and how trust models turn a share into noise. So there are several cases: one in
@@ -19,18 +19,18 @@ from fedassay.privacy.ledger.charges import Charge, compose
 from fedassay.protocol.vocabulary import ATOMS, Budget, Part, Plan, Sensitivity, Setting
 
 _FEW, _MANY = Sensitivity(l1=1.0, l2=1.0), Sensitivity(l1=64.0, l2=8.0)
-"""Of a sum that one row moves in one place, which gets Laplace noise, and in many, which gets Gaussian or Skellam noise
-if there is a delta."""
+"""Sensitivities of a sum that one row moves in one place, which gets Laplace noise, and of a sum that it moves in many,
+which gets Gaussian or Skellam noise if there is a delta."""
 
 _STEPS = 16
 """Halvings of the search for the largest epsilon that fits: a smaller part of what was wanted is no way out."""
 
 _WHOLE = 1 - 1e-9
-"""From here on a pure epsilon is the whole share of an epsilon: rounding."""
+"""Part of a share from which on a pure epsilon is the whole share of an epsilon: rounding."""
 
 
 def foreseen(agenda: Agenda, setting: Setting) -> tuple[list[Charge], ...]:
-    """What a study will be charged, in each case; what it is charged in the end costs about as much as the dearest.
+    """Return the expected charges of a study, in each case; in the end it costs about as much as the dearest.
 
     Guarantee: first releases are charged as they will be, if they are asked in this setting. Shares of the rest are
     complete: no task is charged for more (`run.Purse`).
@@ -51,7 +51,7 @@ def foreseen(agenda: Agenda, setting: Setting) -> tuple[list[Charge], ...]:
 
 
 def _left(item: Item, agenda: Agenda, plans: Sequence[Plan]) -> Mapping[Part, float]:
-    """What a task may still spend on each atom after its first step; nothing if it has nothing to ask."""
+    """Return what a task may still spend on each atom after its first step; nothing if it has nothing to ask."""
     if not plans:
         return {}
     atoms = {atom for part in agenda.parts(item) for atom in part.atoms}
@@ -65,7 +65,7 @@ def _left(item: Item, agenda: Agenda, plans: Sequence[Plan]) -> Mapping[Part, fl
 def _rest(
     setting: Setting, shape: Sensitivity, part: Part, share: float, *, first: Sequence[tuple[Plan, Charge]]
 ) -> list[Charge]:
-    """Releases that spend this share on these rows, made like the first ones of the task."""
+    """Return releases that spend this share on these rows, made like the first ones of the task."""
     budget = setting.budget
     assert budget is not None
     plan, like = first[0]
@@ -87,7 +87,7 @@ def _rest(
 
 
 def _is_pure(plan: Plan, charge: Charge, budget: Budget) -> bool:
-    """Whether shares of a pure epsilon are spent although there is a delta, as with unary encoding."""
+    """Return whether shares of a pure epsilon are spent although there is a delta, as with unary encoding."""
     if plan.query.share == 1 or charge.law not in (accounting.LAPLACE, accounting.UNARY, accounting.CHOICE):
         return False
     spent = (1.0 if charge.law == accounting.UNARY else charge.l1) / charge.scale
@@ -95,12 +95,12 @@ def _is_pure(plan: Plan, charge: Charge, budget: Budget) -> bool:
 
 
 def needed(before: Sequence[Charge], cases: Sequence[Sequence[Charge]], cap: Budget) -> float:
-    """The epsilon that the dearest case comes to at the delta of a total, together with what was spent before."""
+    """Return the epsilon of the dearest case at the delta of a total, together with what was spent before."""
     return max(compose([*before, *more], cap.delta) for more in cases)
 
 
 def largest_epsilon(agenda: Agenda, setting: Setting, before: Sequence[Charge], cap: Budget) -> float | None:
-    """The largest epsilon of a study that fits into a total, to three digits; None if none does."""
+    """Return the largest epsilon of a study that fits into a total, to three digits; None if none does."""
     budget = setting.budget
     assert budget is not None
 
@@ -124,11 +124,11 @@ def largest_epsilon(agenda: Agenda, setting: Setting, before: Sequence[Charge], 
 def require_room(
     agenda: Agenda, setting: Setting, charges: Iterable[Charge], cap: Budget | None, *, own: frozenset[str]
 ) -> None:
-    """Refuse a study that the ledger of a coordinator would refuse at some point, before anybody is asked.
+    """Refuse a study that the ledger of a coordinator would refuse at some point, before any site is asked.
 
     Parameters
     ----------
-    charges : what was recorded on the same data.
+    charges : charges recorded on the same data.
     own : exchanges that this very study has begun before it broke off, in hex; their charges do not count twice.
     """
     if cap is None or setting.budget is None:

@@ -1,6 +1,6 @@
-"""A server that helps clients and coordinator: what it answers, and what it keeps on its disk between messages.
+"""A server that helps clients and coordinator: its answers, and what it keeps on its disk between messages.
 
-What a server remembers between messages, on its disk: a file for each exchange.
+Memory of a server between messages, on its disk: a file for each exchange.
 
 Clients keep little and few exchanges; a server of `two-server` keeps the keys of all rows, of every exchange that may
 be asked about again. So only the exchange that has changed is written, and only the one that is asked about is read.
@@ -8,11 +8,11 @@ be asked about again. So only the exchange that has changed is written, and only
 ====================  ==============================================================================================
 ``<exchange>.talk``   the exchange: terms, state, replies. Secret: it can hold one half of every row
 ``<exchange>.doubt``  there if it should be looked into (`fedassay.trust.question`), with the reason; it stays when the
-                      exchange is forgotten, until whoever runs the server deletes it
+                      exchange is forgotten, until the operator of the server deletes it
 ``lock``              held by the process that uses the folder
 ====================  ==============================================================================================
 
-**What is kept how long.** An exchange of which all is answered has no keys left, only its replies. One that can be
+**Retention.** An exchange of which all is answered has no keys left, only its replies. One that can be
 asked again (`Points`), or that was broken off, still holds one half of every row. `DAYS_KEPT` days after its last
 message any exchange is deleted, whenever the folder is next opened; a question about it is then refused. (That a file
 is deleted does not mean that the disk forgets it: use an encrypted one.)
@@ -61,14 +61,14 @@ class ServerStore(EndpointStore):
         self.folder = folder
         self.largest = largest
         self._doubted: dict[bytes, object] = {}
-        """What the exchanges on the disk have under `DOUBT`, of those that were read."""
+        """Entries under `DOUBT` of the exchanges on the disk, of those that were read."""
         self._lock = Lock(folder / "lock")
         for path in folder.glob("*.partial"):  # of a process that stopped while it wrote
             path.unlink()
         forget_old(folder)
 
     def find(self, exchange: bytes) -> Conversation | None:
-        """What was said in an exchange, from the disk if need be."""
+        """Return the conversation of an exchange, from the disk if need be."""
         path = self._path(exchange, _TALK)
         if exchange not in self.conversations and path.exists():
             talk = Conversation.from_message(wire.decode(path.read_bytes()))
@@ -88,15 +88,15 @@ class ServerStore(EndpointStore):
         return self.conversations[exchange]
 
     def doubts(self) -> list[str]:
-        """Why some exchanges should be asked about: those that nobody has deleted the mark of."""
+        """Return the reasons why some exchanges should be asked about: those whose mark was not deleted."""
         return [path.read_text(encoding="utf-8") for path in sorted(self.folder.glob(f"*{MARK}"))]
 
     def save_exchange(self, exchange: bytes) -> None:
         """Write one exchange to the disk; when this returns it is there."""
         talk, mark = self.conversations[exchange], self._path(exchange, MARK)
         doubt, before = talk.state.get(DOUBT), self._doubted.get(exchange)
-        # In this order, so that a crash in between leaves a mark too many and never one too few. A mark that somebody
-        # has deleted does not come back for the same reason.
+        # In this order, so that a crash in between leaves a mark too many and never one too few. A deleted mark
+        # does not come back for the same reason.
         if doubt is not None and doubt != before:
             write_durably(mark, str(doubt).encode())
         write_durably(self._path(exchange, _TALK), wire.encode(talk.to_message()))
@@ -121,7 +121,7 @@ class ServerStore(EndpointStore):
 def forget_old(folder: Path) -> None:
     """Delete all exchanges that have been silent for `DAYS_KEPT` days, and what a crash left half written then.
 
-    Without the lock it harms nobody, but a process that has such an exchange in its hands just then.
+    Without the lock it harms only a process that has such an exchange in its hands just then.
     """
     oldest = time.time() - DAYS_KEPT * 86_400
     for path in [*folder.glob(f"*{_TALK}"), *folder.glob("*.partial")]:
@@ -136,11 +136,11 @@ log = SafeLogger("fedassay.kernel.helper")
 
 
 KEPT_EXCHANGES = 64
-"""More than a study has tasks: each may go on later from what a server keeps (`Points`)."""
+"""Number of exchanges kept, above that of a study's tasks: each may go on later from the server's store (`Points`)."""
 
 
 class Helper(Endpoint):
-    """Drives the helper half of trust models that have one."""
+    """Driver of the helper half of trust models that have one."""
 
     def __init__(
         self,
@@ -162,7 +162,7 @@ class Helper(Endpoint):
         self._randomness = randomness
 
     def begins(self, opened: Envelope) -> bool:
-        """Whenever the trust model asks it."""
+        """Return True: whenever the trust model asks it."""
         return True
 
     def agree(self, opened: Envelope) -> None:
@@ -182,6 +182,6 @@ class Helper(Endpoint):
         log.warning("%s: %s.", self.name, told)
 
     def reply(self, opened: Envelope, state: Message) -> tuple[Message, Message]:
-        """The trust model's helper half."""
+        """Run the trust model's helper half."""
         request = replace(opened.request, credentials=self._credentials)
         return opened.trust.assist(request, state, self._randomness)

@@ -22,7 +22,7 @@ from fedassay.protocol.files import Lock, sync_folder, unwritable
 from fedassay.protocol.vocabulary import Message
 
 EXCHANGED = ("begun", "continued", "heard", "released")
-"""The kinds of entries that the driver writes; whoever keeps the journal may write others beside them."""
+"""Kinds of entries that the driver writes; the keeper of the journal may add entries of other kinds."""
 
 
 class Journal(ABC):
@@ -39,7 +39,7 @@ class Journal(ABC):
         self._places.setdefault(entry.get("key"), []).append(entry)
 
     def entries(self, *kinds: str) -> list[Message]:
-        """Everything recorded so far, or what is of one of these kinds."""
+        """Return everything recorded so far, or the entries of these kinds."""
         return [entry for entry in self._entries if not kinds or entry["kind"] in kinds]
 
     @abstractmethod
@@ -47,24 +47,24 @@ class Journal(ABC):
         """Record one more entry; when this returns it is recorded."""
 
     def find(self, kind: str, **key: object) -> Message | None:
-        """The entry of this kind with these values, if there is one."""
+        """Return the entry of this kind with these values, if there is one."""
         wanted = {"kind": kind, **key}
         among = self._places.get(key["key"], []) if "key" in key else self._entries
         return next((entry for entry in among if all(entry.get(k) == v for k, v in wanted.items())), None)
 
     def exchanged(self) -> list[Message]:
-        """What was recorded about exchanges; nothing if nobody was asked yet."""
+        """Return what was recorded about exchanges; nothing if no client was asked yet."""
         return self.entries(*EXCHANGED)
 
     def openings(self) -> list[Message]:
-        """Who opened each total, where members had to (`Released.opening`): one for each exchange, in their order."""
+        """Return who opened each total, where members had to (`Released.opening`): one for each exchange, in order."""
         openings = (entry["values"][0]["opening"] for entry in self.entries("released"))
         return [opening for opening in openings if opening is not None]
 
     def answered(self, clients: int) -> int:
-        """How many of so many clients were never missing when they were asked; 0 if nobody was asked.
+        """Return how many of `clients` clients were never missing when they were asked; 0 if none was asked.
 
-        Those who were not drawn for a cohort are not missing. Where everybody was asked, only that counts.
+        Clients that were not drawn for a cohort are not missing. Where all were asked, only that counts.
         """
         drawn = {entry["key"]: len(entry["cohort"]) for entry in self.entries("begun") if entry["drawn"]}
         released = self.entries("released")
@@ -77,7 +77,7 @@ class Journal(ABC):
 
 
 class MemoryJournal(Journal):
-    """Forgets with the process: for simulations, and for tests of replay."""
+    """Journal that is forgotten with the process: for simulations, and for tests of replay."""
 
     def append(self, entry: Message) -> None:
         """Record one more entry."""
@@ -85,7 +85,7 @@ class MemoryJournal(Journal):
 
 
 class FileJournal(Journal):
-    """One file, flushed to the disk at each entry; one process at a time.
+    """Journal in one file, flushed to the disk at each entry; one process at a time.
 
     An entry is its length (8 bytes), a check of all that came before and of the length (32 bytes), a check of
     the bytes (32 bytes), and the bytes. A tail that was cut by a crash is ignored; any changed byte
@@ -133,7 +133,7 @@ class FileJournal(Journal):
 
 
 def lock_of(path: Path) -> Path:
-    """The file whose lock says that somebody uses this journal."""
+    """Return the file whose lock shows that this journal is in use."""
     return path.with_name(path.name + ".lock")
 
 
@@ -141,7 +141,7 @@ _HEAD = 8 + 32 + 32
 
 
 def _read(data: bytes) -> tuple[list[Message], int, bytes]:
-    """The entries, where they end, and the check of the last one."""
+    """Return the entries, where they end, and the check of the last one."""
     entries: list[Message] = []
     at, last = 0, bytes(32)
     while at + _HEAD <= len(data):

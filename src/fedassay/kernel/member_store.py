@@ -1,7 +1,7 @@
-"""What a member of a committee remembers: private halves of its prekeys, its answers, and the sets that it has opened.
+"""Memory of a member of a committee: private halves of its prekeys, its answers, and the sets that it has opened.
 
 One answer for each session: all of this is in one SQLite file, and changes in one transaction. The file must not be in
-backups. Two files beside it show if it was put back, and then all its keys are void, since the original may have
+backups. Two files next to it show if it was put back, and then all its keys are void, since the original may have
 answered with them: no one can set when a file's inode last changed, so that a copy of the first has another time than
 the database recorded; and the second counts the answers, so that a database with fewer of them is an older one.
 """
@@ -24,10 +24,10 @@ from fedassay.protocol.files import write_atomically
 from fedassay.protocol.vocabulary import PartyKeys, Randomness
 
 MOST_KEPT = 1000
-"""One-time keys for one coordinator; there are never so many exchanges at once."""
+"""Largest number of one-time keys for one coordinator, above the number of exchanges at once."""
 
 DAYS_REPRINTED = 7
-"""A card is given again for so long; then there is a new one."""
+"""Days for which the same card is given again; then there is a new one."""
 
 _UNSIGNED = bytes(64)
 
@@ -37,7 +37,7 @@ class MemberStore:
 
     Parameters
     ----------
-    path : of the SQLite file; None keeps everything in memory, for simulations.
+    path : path of the SQLite file; None keeps everything in memory, for simulations.
     clock : gives the time in seconds since 1970.
     """
 
@@ -139,7 +139,7 @@ class MemberStore:
     # --- answers ------------------------------------------------------------------------------------------
 
     def pair(self, public: bytes) -> KeyPair | None:
-        """The key pair of a prekey of this member, if it is still there."""
+        """Return the key pair of a prekey of this member, if it is still there."""
         with self._opened() as database:
             found = database.execute(
                 "SELECT private FROM keys WHERE public = ? AND expires >= ?", (public, self._clock())
@@ -147,7 +147,7 @@ class MemberStore:
         return None if found is None else KeyPair.of(Secret(found[0]))
 
     def answered(self, session: bytes, digest: bytes) -> bytes | None:
-        """The answer that was given in a session, if one was; a `ProtocolError` if it was on another set."""
+        """Return the answer that was given in a session, if one was; a `ProtocolError` if it was on another set."""
         with self._opened() as database:
             return _known(database, session, digest)
 
@@ -168,7 +168,7 @@ class MemberStore:
 
         Parameters
         ----------
-        digest : of the set of clients' messages that the answer is about.
+        digest : digest of the set of clients' messages that the answer is about.
         opened : the data set and the clients whose exact total it helps to open; None if the total is noisy.
         rule : called with all sets that were recorded for this data set before; raises to refuse.
         """
@@ -195,14 +195,14 @@ class MemberStore:
         return reply
 
     def sets(self, dataset: str) -> Sequence[frozenset[str]]:
-        """The different sets of clients over which exact totals of this data set were opened."""
+        """Return the different sets of clients over which exact totals of this data set were opened."""
         with self._opened() as database:
             return _sets(database, dataset)
 
     # --- the file -----------------------------------------------------------------------------------------
 
     def copied(self) -> MemberStore:
-        """A copy in memory, for rehearsals: nothing that happens to it is kept."""
+        """Copy the store into memory, for rehearsals: nothing that happens to it is kept."""
         copy = MemberStore(None, clock=self._clock)
         if self.path is None or self.path.exists():
             with self._opened() as database:
@@ -210,12 +210,12 @@ class MemberStore:
         return copy
 
     def dump(self) -> bytes:
-        """Everything, as bytes: for simulations whose parties move between processes."""
+        """Return everything, as bytes: for simulations whose parties move between processes."""
         assert self.path is None
         return self._memory.serialize()
 
     def restore(self, data: bytes) -> None:
-        """Become what was dumped."""
+        """Restore what was dumped."""
         assert self.path is None
         self._memory.deserialize(data)
 

@@ -1,4 +1,4 @@
-"""Publish under a disclosure profile: exact totals are protected before a task reads them."""
+"""Publication under a disclosure profile: exact totals are protected before a task reads them."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def _protected(profile: Disclosure, plan: Plan, released: Released[Any]) -> Rele
 
 
 def require(profile: Disclosure, trust: TrustModel, queries: Iterable[Query[Any]]) -> None:
-    """Refuse what a profile must not or cannot be applied to, before anybody is asked."""
+    """Refuse, before any client is asked, what a profile must not or cannot be applied to."""
     if trust.private:
         raise UsageError(
             f"disclosure profile {profile.name}: {trust.name} adds noise, which protects more, and hiding noisy counts "
@@ -63,13 +63,13 @@ def settled(journal: Journal, profile: Disclosure | None) -> None:
 
 
 def profile_of(journal: Journal) -> Disclosure | None:
-    """The profile that a run began with."""
+    """Return the profile that a run began with."""
     noted = journal.find(_KIND)
     return None if noted is None or noted["profile"] is None else profile_named(noted["profile"])
 
 
 def stated(privacy: Mapping[str, Any], profile: Disclosure | None) -> dict[str, Any]:
-    """The `privacy` part of a result that says so."""
+    """Return the `privacy` part of a result that states the profile."""
     if profile is None:
         return dict(privacy)
     words = (
@@ -79,7 +79,7 @@ def stated(privacy: Mapping[str, Any], profile: Disclosure | None) -> dict[str, 
 
 
 def warnings(profile: Disclosure | None) -> tuple[str, ...]:
-    """What a reader of the result must know."""
+    """Return the warnings that a reader of the result must see."""
     if profile is None:
         return ()
     return (

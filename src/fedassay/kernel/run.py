@@ -1,4 +1,4 @@
-"""Drives tasks: queries of all tasks that wait are planned, charged and answered in one round trip.
+"""Driver of tasks: queries of all tasks that wait are planned, charged and answered in one round trip.
 
 The order is what protects people: every query is planned (an unsupported one is refused before a row is
 read), then the journal records the exchange, then the ledger is charged, and only then does the first
@@ -45,21 +45,21 @@ from fedassay.protocol.vocabulary import (
 )
 
 FEDERATION = "federation"
-"""What a coordinator's ledger calls the rows of all its clients, unless it is told otherwise."""
+"""Name of the rows of all clients in a coordinator's ledger, unless another is given."""
 
 _DRAWS = 1000
-"""So often a cohort is drawn before it is said that the rate is too small."""
+"""Number of times that a cohort is drawn before the rate is reported as too small."""
 
 DAYS_OPEN = 30
-"""So long after an exchange has begun its members may be asked."""
+"""Days after the beginning of an exchange during which its members may be asked."""
 
 Hear = Callable[[int, Sequence[str]], None]
-"""Called by a runtime with a leg and who answered it, to be recorded."""
+"""Function that a runtime calls with a leg and who answered it, to be recorded."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Errand:
-    """One exchange for a runtime to carry out."""
+    """Exchange for a runtime to carry out."""
 
     study: str
     trust: TrustModel
@@ -67,24 +67,24 @@ class Errand:
     randomness: Randomness = field(repr=False)
     hear: Hear = field(repr=False)
     heard: Callable[[int], frozenset[str] | None] = field(default=lambda leg: None, repr=False)
-    """Who was heard at a leg when this exchange was carried before; None if it was not, or did not come so far."""
+    """Clients heard at a leg when this exchange was carried before; None if it was not, or did not come so far."""
 
 
 class Runtime(Protocol):
-    """Carries messages: in this process, by files, or on Flower."""
+    """Carrier of messages: in this process, by files, or on Flower."""
 
     simulated: bool
-    """Whether one process holds all rows, so that nothing is really protected."""
+    """True if one process holds all rows, so that nothing is really protected."""
     clients: Sequence[str]
     """The names of all clients."""
     helpers: Sequence[str]
-    """The names of the servers besides this one, the one on the same machine first; none if there are none."""
+    """Names of the servers in addition to this one, the one on the same machine first; empty if there are none."""
 
     def prekeys(self, names: Sequence[str]) -> Mapping[str, bytes] | None:
-        """A prekey of each of these clients that has offered one, for one exchange; None if no messages pass."""
+        """Return a prekey of each of these clients that has offered one, for one exchange; None if no messages pass."""
 
     def renewed(self, prekeys: Mapping[str, bytes]) -> Mapping[str, bytes]:
-        """The prekeys of an exchange that is taken up again: fresh ones, if they were of simulated clients now gone."""
+        """Return the prekeys of an exchange taken up again; fresh ones replace those of simulated clients now gone."""
 
     def carry(self, errand: Errand) -> tuple[Released[Any], ...]:
         """Carry one exchange out; one release of vectors per plan."""
@@ -96,8 +96,8 @@ class Job:
 
     Parameters
     ----------
-    name : what its result is found under; unlike that of other jobs.
-    label : what clients are told of who asks (`envelope.kind_of`); the name, if nothing is said.
+    name : name under which its result is found; unlike that of other jobs.
+    label : text that clients receive about the asker (`envelope.kind_of`); the name by default.
     after, informed : the job that must have ended before, and what makes the task from its result. Until then `task`
         stands for it: it asks for as much.
     """
@@ -113,7 +113,7 @@ class Job:
         object.__setattr__(self, "label", self.label or self.name)
 
     def steps(self, results: Mapping[str, Any]) -> Generator[Step, Any, Any]:
-        """The steps of the task, given the results of the jobs that have ended."""
+        """Yield the steps of the task, given the results of the jobs that have ended."""
         informed = self.informed is not None and self.after is not None
         task = self.informed(results[self.after]) if informed else self.task  # type: ignore[misc,index]
         return task.steps(self.setting)
@@ -138,7 +138,7 @@ class _Running:
 
     @property
     def queries(self) -> tuple[Query[Any], ...]:
-        """What is asked in this step, for the task's share of the budget and about its rows."""
+        """Queries of this step, for the task's share of the budget and about its rows."""
         step = self.step if isinstance(self.step, tuple) else (self.step,)
         return tuple(self.job.setting.asked(query) for query in step)
 
@@ -152,9 +152,9 @@ class Purse:
 
     spent: dict[Part, float] = field(default_factory=lambda: dict.fromkeys(ATOMS, 0.0))
     _kept: set[str] = field(default_factory=set)
-    """What servers keep and answer more points of, for nothing (`Points`)."""
+    """Keys that servers keep and answer more points of, at no cost (`Points`)."""
     _composed: dict[Part, tuple[float, float]] = field(default_factory=dict)
-    """How the shares of each atom add up: the sampling that counts, and the share of each release under it."""
+    """Composition of the shares of each atom: the sampling that counts, and the share of each release under it."""
 
     def spend(self, task: str, plans: Sequence[Plan]) -> None:
         """Count the shares of these queries of a task, or raise if they are too many."""
@@ -166,7 +166,7 @@ class Purse:
                     continue
                 self._kept.add(_kept(task, query))
             for atom in query.part.atoms:
-                # Beside a whole share there is nothing left, not even what rounding could explain.
+                # In addition to a whole share there is nothing left, not even what rounding could explain.
                 allowed = 1.0 if 1.0 in (query.share, self.spent[atom]) else 1 + 1e-9
                 self.spent[atom] += query.share
                 overspent = overspent or self.spent[atom] > allowed
@@ -204,7 +204,7 @@ def run(
     ledger : charged once per query, before its first message; may refuse.
     randomness : the server's. A runtime that is not a simulation refuses a seeded one.
     journal : give the journal of a crashed run to go on from where it stopped.
-    receipts : what was charged is added to it by id, in order, also what an earlier call with this journal has paid.
+    receipts : mapping to which charges are added by id, in order, also those of an earlier call with this journal.
     profile : protects exact totals before they are recorded or read; what it cannot protect is not asked.
     """
     if not runtime.simulated:
@@ -282,7 +282,7 @@ class _Driver:
     purse: Purse = field(default_factory=Purse)
 
     def answer(self, waiting: Sequence[_Running], number: int) -> list[Any]:
-        """The answers to one step of every waiting task: a `Released`, or a tuple of them, for each."""
+        """Answer one step of every waiting task: a `Released`, or a tuple of them, for each."""
         asked = [(task, query) for task in waiting for query in task.queries]
         plans = [task.job.setting.trust.plan(query, task.job.setting.whole) for task, query in asked]
         for task in waiting:
@@ -306,7 +306,7 @@ class _Driver:
         ]
 
     def _answer_points(self, plan: Plan, query: Points[Any], task: str) -> Released[Any]:
-        """More points of what the servers keep; the first time, clients are asked and the ledger is charged.
+        """Release more points of what the servers keep; the first time, clients are asked and the ledger is charged.
 
         The journal records answers by what was asked, not when: a run with the same journal may ask for other points
         than the one before, and gets those that were known already without asking.
@@ -323,7 +323,7 @@ class _Driver:
         return released
 
     def _released(self, exchange: Exchange, *, key: str, heard_as: str) -> list[Released[Any]]:
-        """What is recorded for this key, or what the runtime brings back, charged for before."""
+        """Return what is recorded for this key, or what the runtime brings back, charged for before."""
         plans, trust = exchange.plans, exchange.plans[0].setting.trust
         recorded = self.journal.find("released", key=key)
         charges = [
@@ -391,10 +391,10 @@ class _Driver:
         )
 
     def _whom(self, cohort: Cohort, trust: TrustModel, roster: int) -> Message:
-        """Who is asked, as the journal keeps it: nothing of this may be another when a run is taken up again.
+        """Choose who is asked, as the journal keeps it: none of this may change when a run is taken up again.
 
         Where members are needed, those who have offered no prekey cannot be among them. Unless members are named, every
-        client is one, so that such a client is not in the cohort either: it is missing from the beginning.
+        client is a member, so that such a client is not in the cohort either: it is missing from the beginning.
         """
         asked = self._asked(cohort, trust)
         found: Message = {"cohort": asked, "drawn": asked is not None, "prekeys": {}, "deadline": 0}
@@ -418,7 +418,7 @@ class _Driver:
         return found
 
     def _asked(self, cohort: Cohort, trust: TrustModel) -> list[str] | None:
-        """Whom the server asks; None for everybody."""
+        """Return whom the server asks; None for all clients."""
         if isinstance(cohort, Draw):
             return self._draw(cohort.clients, trust)
         if isinstance(cohort, Sample) and not trust.clients_sample:
@@ -426,7 +426,7 @@ class _Driver:
         return None
 
     def _draw(self, size: int, trust: TrustModel) -> list[str]:
-        """So many clients, each set of them as probable as any other (up to ties of 64-bit words)."""
+        """Draw `size` clients, each set of them as probable as any other (up to ties of 64-bit words)."""
         names, least = self.runtime.clients, max(1, getattr(trust, "minimum_cohort", 1))
         if trust.private:
             raise UsageError(
@@ -441,7 +441,7 @@ class _Driver:
         return [name for place, name in enumerate(names) if place in chosen]
 
     def _sample(self, rate: float, trust: TrustModel) -> list[str]:
-        """A cohort that the server draws, again if it is too small for the trust model: nothing is claimed for it."""
+        """Draw a cohort, again if it is too small for the trust model: nothing is claimed for it."""
         names, least = self.runtime.clients, max(1, getattr(trust, "minimum_cohort", 1))
         for _ in range(_DRAWS):
             # P(word < rate·2^64) = rate up to 2^-64; the cohort is public, so no exactness is needed here.
@@ -463,7 +463,7 @@ class _Driver:
 
 
 def _kept(task: str, query: Points[Any]) -> str:
-    """What names the keys that servers hold: the same for all points of one summary."""
+    """Return the name of the keys that servers hold: the same for all points of one summary."""
     described = {"of": envelope.describe(query.of), "share": query.share, "part": str(query.part)}
     return f"kept/{task}/{query.cohort}/{hashlib.sha256(wire.encode(described)).hexdigest()}"
 

@@ -1,4 +1,4 @@
-"""A real site from its own file: data, columns, policy, ledger, keys. What a deployed client is made of.
+"""A real site from its own file: data, columns, policy, ledger, keys. The basis of a deployed client.
 
 ```toml
 name = "hospital-a"
@@ -69,12 +69,12 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _KNOWN = {"name", "dataset", "data", "query", "key", "state", "ledger", "columns", "policy", "roster"}
 
 VOCABULARY = Vocabulary(tasks=TASKS, trust_models=TRUST_MODELS, summaries=CATALOGUE)
-"""The names that a policy may use."""
+"""Names that a policy may use."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class SiteFile:
-    """What a site's file says, checked."""
+    """Content of a site's file, checked."""
 
     name: str
     dataset: str
@@ -128,21 +128,21 @@ class SiteFile:
 
     @property
     def budget(self) -> Budget | None:
-        """What may be spent on this data set in total; None if the policy names no total, or is not understood."""
+        """Total budget of this data set; None if the policy names no total, or is not understood."""
         try:
             return self.policy.now().total
         except PolicyRefusal:
             return None
 
     def offer(self, count: int, *, asker: str) -> list[bytes]:
-        """Fresh prekeys for a coordinator (its public key as text), without opening the site."""
+        """Issue fresh prekeys for a coordinator (its public key as text), without opening the site."""
         made = MemberStore(self.prekeys).issue(
             count, coordinator=asker, credentials=self.credentials, randomness=SecureRandomness()
         )
         return [prekey.packed() for prekey in made]
 
     def open(self, *, rehearsal: bool = False) -> Client:
-        """The client that answers for this site; its state is on the disk before a reply leaves.
+        """Open the client that answers for this site; its state is on the disk before a reply leaves.
 
         In a rehearsal prekeys are used on a copy.
         """
@@ -157,7 +157,7 @@ class SiteFile:
                 federation = load(self.data, columns=self.columns, empty_is_fine=True)
             except UsageError as error:  # that a file is not there is not the asker's fault
                 raise DataError(str(error)) from error
-            raise_first(list(federation.not_read))  # a release has nobody to warn of missing rows
+            raise_first(list(federation.not_read))  # in a release missing rows are an error, not a warning
             return federation.pooled()
 
         # Which rows are held out depends on the site's name, too: another one is another split of the same rows.
@@ -179,19 +179,19 @@ class SiteFile:
             holdings=holdings,
             records=DatabaseRecords(self.ledger),
             prekeys=prekeys.copied() if rehearsal else prekeys,
-            # Among peers the coordinator is nobody: with it, two clients would pass for three.
+            # Among peers the coordinator does not count: with it, two clients would pass for three.
             credentials=self.credentials.among(set(self.credentials.roster) - {COORDINATOR}),
         )
         return Client(site, store=store)
 
 
 def prekeys_of(key: Path) -> Path:
-    """Where a party keeps its prekeys: beside its private key, under the same name."""
+    """Return the file of a party's prekeys: next to its private key, under the same name."""
     return key.with_suffix(".prekeys")
 
 
 def read_ledger(path: Path, content: dict[str, Any], state: Path) -> Path | str:
-    """The place of a ledger: the URL or file that a configuration names, by default a file in the folder `state`."""
+    """Return the place of a ledger: the URL or file that a configuration names, by default a file in `state`."""
     named = content.get("ledger", "")
     if not isinstance(named, str):
         raise UsageError(f"{path}: ledger must be a text in quotes, a file or a database URL.")
@@ -218,7 +218,7 @@ def named_in_errors(path: Path) -> Iterator[None]:
 
 
 def read_toml(path: Path) -> dict[str, Any]:
-    """The content of a TOML file, or a `UsageError`."""
+    """Read the content of a TOML file, or raise a `UsageError`."""
     try:
         return toml_content(path.read_text(encoding="utf-8"))
     except OSError as error:
@@ -228,7 +228,7 @@ def read_toml(path: Path) -> dict[str, Any]:
 
 
 def keys_of(path: Path, table: Mapping[str, Any]) -> dict[str, bytes]:
-    """The public keys in a section [roster], by name; each party has its own."""
+    """Read the public keys in a section [roster], by name; each party has its own."""
     roster = {str(name): key_from_text(text, whose=str(name)) for name, text in table.items()}
     if len(set(roster.values())) != len(roster):
         raise UsageError(f"{path}: two parties of the roster have the same key; each needs its own.")
@@ -236,7 +236,7 @@ def keys_of(path: Path, table: Mapping[str, Any]) -> dict[str, bytes]:
 
 
 def read_roster(path: Path, table: object) -> dict[str, bytes]:
-    """The public keys in a roster, by name."""
+    """Read the public keys in a roster, by name."""
     if not isinstance(table, dict) or not table:
         raise UsageError(f"{path}: roster must be a section ([roster]) with a public key for each name.")
     return keys_of(path, table)
@@ -250,12 +250,12 @@ def _table(path: Path, content: dict[str, Any], name: str) -> dict[str, Any]:
 
 
 def policy_file(path: Path) -> PolicyFile:
-    """The policy in a file of its own."""
+    """Return the policy in a file of its own."""
     return PolicyFile(path, VOCABULARY)
 
 
 def _policy(path: Path, entry: object, folder: Path) -> Policy:
-    """The policy that a site's file names or holds; without one, nothing is allowed."""
+    """Read the policy that a site's file names or holds; without one, nothing is allowed."""
     if isinstance(entry, str):
         return policy_file(folder / entry)
     if not isinstance(entry, dict):
@@ -268,13 +268,13 @@ def _policy(path: Path, entry: object, folder: Path) -> Policy:
 
 
 def _stamp(data: Path | Database, columns: dict[str, str], name: str) -> str | None:
-    """What changes when the files do, without reading them; None for a database, which says nothing of the kind."""
+    """Return a text that changes when the files do, without reading them; None for a database, which has none."""
     if isinstance(data, Database):
         return None
     try:
         facts = [(str(file), *(_facts(file.stat()))) for file in files_with_rows(data)]
     except OSError:
-        return None  # whoever reads the rows will say what is wrong
+        return None  # the reader of the rows will report what is wrong
     return hashlib.sha256(json.dumps([facts, sorted(columns.items()), name]).encode()).hexdigest()
 
 
@@ -283,7 +283,7 @@ def _facts(found: os.stat_result) -> tuple[int, ...]:
 
 
 def _known(path: Path, stamp: str | None, take: Callable[[], Holdings]) -> Holdings:
-    """What was counted when the files had this stamp, or counted now and kept."""
+    """Return what was counted when the files had this stamp; otherwise count now and keep the result."""
     try:
         kept = json.loads(path.read_bytes())
         if stamp is not None and kept.pop("stamp") == stamp:

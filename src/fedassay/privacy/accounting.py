@@ -1,4 +1,4 @@
-"""From a budget to a noise law, and from noise laws back to what has been spent.
+"""Calibration and accounting: from a budget to a noise law, and from noise laws back to what has been spent.
 
 The argument, in four steps (`docs/explanation/differential-privacy.md` has it in full):
 
@@ -80,12 +80,12 @@ _DEAREST_PLD, _WIDEST_PLD, _FINEST_DELTA, _PLD_STEPS = 64, 2**16, 1e-12, 2**18
 
 
 def calibrate(budget: Budget, sensitivity: Sensitivity, share: float = 1.0) -> Noise:
-    """The law of smallest variance that a query may use for this share of the budget.
+    """Return the law of smallest variance that a query may use for this share of the budget.
 
     Guarantee: queries whose shares sum to at most 1, each with the noise given here, are together
     (epsilon, delta)-differentially private for the unit and the neighbours that the sensitivities are for,
     even if later queries depend on earlier answers. Parts
-    whose sum exceeds 1 by 1e-9 (rounding) are covered, but nothing beside a whole share.
+    whose sum exceeds 1 by 1e-9 (rounding) are covered, but nothing in addition to a whole share.
 
     Edge cases: delta = 0 always gives discrete Laplace noise. A sensitivity that is not finite and positive
     is an `UnsupportedQuery`; a scale beyond 2^52 is a `UsageError`. `Noise.scale` is a dyadic number: the
@@ -112,7 +112,7 @@ def calibrate(budget: Budget, sensitivity: Sensitivity, share: float = 1.0) -> N
 
 
 def calibrate_shared(budget: Budget, sensitivity: Sensitivity, share: float = 1.0) -> Noise:
-    """Like `calibrate`, for noise that is drawn in shares (`draw_parts`): discrete Laplace or Skellam.
+    """Return noise as `calibrate` does, for noise drawn in shares (`draw_parts`): discrete Laplace or Skellam.
 
     Guarantee: as for `calibrate`, if the noise of every release amounts to at least one part of the law given
     here; more, if independent, does no harm (post-processing). Releases of one budget must all be planned here:
@@ -153,7 +153,7 @@ def calibrate_shared(budget: Budget, sensitivity: Sensitivity, share: float = 1.
 
 
 def _least_variance(laplace: Fraction, other: Noise | None) -> Noise:
-    """Laplace noise of this scale or another law, if both can be drawn."""
+    """Return Laplace noise of this scale or another law, whichever has less variance, if both can be drawn."""
     if other is not None and laplace > samplers.LARGEST_SCALE:
         return other
     noise = noise_of(LAPLACE, samplers.laplace_scale(laplace))
@@ -161,7 +161,7 @@ def _least_variance(laplace: Fraction, other: Noise | None) -> Noise:
 
 
 def calibrate_choice(budget: Budget, loss_range: float, share: float = 1.0) -> Noise:
-    """The law ``choice`` for losses that one unit moves by amounts within an interval of this length.
+    """Return the law ``choice`` for losses that one unit moves by amounts within an interval of this length.
 
     Guarantee: as for `calibrate`, together with whose releases it may share a budget: a choice of scale b is
     (range/b)-differentially private (`choices.choose`), which is all that step 3 uses of Laplace noise.
@@ -177,7 +177,7 @@ def calibrate_choice(budget: Budget, loss_range: float, share: float = 1.0) -> N
 
 
 def _rho(budget: Budget, share: float) -> Fraction:
-    """The zCDP that a share of a budget with a delta may spend."""
+    """Return the zCDP that a share of a budget with a delta may spend."""
     rho = _part(share) * Fraction(renyi.rho_of(budget.epsilon, budget.delta))
     if rho <= 0:
         raise _too_small(budget)
@@ -185,7 +185,7 @@ def _rho(budget: Budget, share: float) -> Fraction:
 
 
 def _pure_part(budget: Budget, share: float) -> Fraction:
-    """The pure epsilon that a query with this share may spend."""
+    """Return the pure epsilon that a query with this share may spend."""
     if budget.delta == 0:
         return _part(share) * Fraction(budget.epsilon)
     pure = root(2 * _rho(budget, share))
@@ -199,7 +199,7 @@ def _part(share: float) -> Fraction:
 
 
 def _pure(budget: Budget, l1: int, share: float) -> Noise:
-    """Laplace noise for a share of a pure epsilon."""
+    """Return Laplace noise for a share of a pure epsilon."""
     wanted = _HEADROOM * l1 / _pure_part(Budget(epsilon=budget.epsilon), share)
     return noise_of(LAPLACE, samplers.laplace_scale(wanted))
 
@@ -212,7 +212,7 @@ def _too_small(budget: Budget) -> UsageError:
 
 
 def whole_sensitivity(sensitivity: Sensitivity) -> tuple[int, int]:
-    """L1 and squared L2 as whole numbers, rounded up: between integer vectors they are nothing else.
+    """Return L1 and squared L2 as whole numbers, rounded up: between integer vectors they are nothing else.
 
     A relative 2^-40 above a whole number still counts as that number, because √2·√2 > 2 in floats.
 
@@ -233,7 +233,7 @@ def whole_sensitivity(sensitivity: Sensitivity) -> tuple[int, int]:
 def event(
     noise: Noise, sensitivity: Sensitivity, shuffled: Budget | None = None, *, sampled: float = 1.0
 ) -> DpEvent:
-    """What one release is to dp-accounting.
+    """Return the event that stands for one release in dp-accounting.
 
     Discrete Laplace noise is a `DiscreteLaplaceDpEvent`, not a `LaplaceDpEvent`: both are k/b-DP, but below
     that epsilon the discrete law loses more (at b = k = 1 it *is* randomised response, the worst of all
@@ -274,16 +274,16 @@ def event(
 
 
 def spent(events: Iterable[DpEvent] | Mapping[DpEvent, int], delta: float) -> float:
-    """The smallest epsilon that we can show for these releases together at this delta; a mapping counts them.
+    """Return the smallest epsilon provable for these releases together at this delta; a mapping counts them.
 
     Guarantee: never below the truth, whatever the order of the releases and however questions depend on earlier
     answers, if the noise of each was settled before the answers. The smallest of: the sum of pure epsilons; the Rényi
     bound (exact divergences of the discrete Laplace, ρα of the Gaussian, a bound for Skellam, tight conversion); for
     pure releases of few kinds dp-accounting's privacy loss distribution. Infinite if there is no noise, if there is
     Gaussian or Skellam noise and delta is 0, or if an event is not one of `event`. Shuffled releases count by their
-    messages, or by the sums of their epsilons and deltas, beside what the others cost at the delta that is left:
-    whichever gives less. Sampled releases count by dp-accounting's privacy loss distributions, beside others at half
-    the delta each, or as if everybody had taken part: whichever gives less.
+    messages, or by the sums of their epsilons and deltas, plus what the others cost at the delta that is left:
+    whichever gives less. Sampled releases count by dp-accounting's privacy loss distributions, with the others at half
+    the delta each, or as if all clients had taken part: whichever gives less.
 
     Examples
     --------
@@ -311,7 +311,7 @@ def spent(events: Iterable[DpEvent] | Mapping[DpEvent, int], delta: float) -> fl
 
 
 def upper_bounds(event: DpEvent, orders: Floats) -> tuple[float, Floats]:
-    """A pure epsilon of one release, and its Rényi divergences at these orders; infinite where there is no bound.
+    """Return a pure epsilon of one release, and its Rényi divergences at these orders; infinite without a bound.
 
     Guarantee: `spent` of releases is at most the sum of their pure epsilons, and at most what the sums of their
     divergences at one of these orders give, if these are whole orders that `renyi.epsilon_of` looks at.
@@ -324,7 +324,7 @@ def upper_bounds(event: DpEvent, orders: Floats) -> tuple[float, Floats]:
 
 
 def _spent_shuffled(counts: Counter[Any], delta: float) -> float:
-    """Basic composition holds whatever depends on what (Dwork, Roth 2014, Theorem 3.16, and for adaptive choices)."""
+    """Apply basic composition, whatever depends on what (Dwork, Roth 2014, Theorem 3.16, and for adaptive choices)."""
     shuffled, others = _parted(counts, "local")
     messages = Counter(others)
     for one, n in shuffled.items():
@@ -337,7 +337,7 @@ def _spent_shuffled(counts: Counter[Any], delta: float) -> float:
 
 
 def _spent_sampled(counts: Counter[Any], delta: float) -> float:
-    """Basic composition of the sampled releases and the others; or all of them as if everybody had taken part."""
+    """Compose the sampled releases and the others by basic composition; or all of them as if all clients took part."""
     drawn, others = _parted(counts, "sampling_probability")
     if not others:
         return amplification.epsilon_of(drawn, delta)
@@ -348,7 +348,7 @@ def _spent_sampled(counts: Counter[Any], delta: float) -> float:
 
 
 def _parted(counts: Counter[Any], attribute: str) -> tuple[Counter[Any], Counter[Any]]:
-    """The events that have this attribute, and the others."""
+    """Split the events into those that have this attribute, and the others."""
     having = Counter({one: n for one, n in counts.items() if hasattr(one, attribute)})
     return having, Counter({one: n for one, n in counts.items() if one not in having})
 
@@ -375,7 +375,7 @@ def _divergence(counts: Counter[Any], orders: Floats) -> Floats:
 
 
 def _pld_epsilon(counts: Counter[Any], delta: float) -> float:
-    """Pure releases by privacy loss distributions, where that is quick and numerically safe.
+    """Compose pure releases by privacy loss distributions, where that is quick and numerically safe.
 
     Valid for vectors: a shift of k in one coordinate dominates every way to split it (proven on the page).
     """

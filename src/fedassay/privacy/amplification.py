@@ -3,8 +3,8 @@
 Noise for releases that each client enters by chance: amplification by Poisson sampling.
 
 A client takes part in a release with probability q, by a secret coin of its own; otherwise it answers as a client
-without rows does. Whoever sees only the noisy totals cannot tell the two apart, so that less noise is needed. Whoever
-sees the coins (a server that gets exact vectors, say) gains nothing by them: for him every release counts in full.
+without rows does. An observer of the noisy totals alone cannot tell the two apart, so that less noise is needed.
+Against an observer of the coins (a server that gets exact vectors, say) nothing is gained; each release counts in full.
 
 The argument (docs/explanation/sampling.md has it in full):
 
@@ -19,11 +19,11 @@ The argument (docs/explanation/sampling.md has it in full):
    an outcome k in d dimensions; with |k|² <= (4d + 400)σ², beyond which probabilities are below 1e-40. A scale of at
    least 2^20 makes that negligible, and what is left is taken off the budget.
 
-Amplification by shuffling: what a bag of messages says that does not say who sent which. Computed, not estimated.
+Amplification by shuffling: the privacy of a bag of messages whose senders are unknown. Computed, not estimated.
 
 Notation: n clients; each applies the same randomiser R, which is ε₀-differentially private for *everything the client
-holds*: R(x) ≤ e^ε₀ R(x') for any two inputs. Of client 1 the inputs x₀ and x₁ are to be told apart; whoever tries knows
-the inputs of all others. Write a = e^ε₀, t = e^ε, p₀ = R(x₀), p₁ = R(x₁), r = R(x) for any other input x.
+holds*: R(x) ≤ e^ε₀ R(x') for any two inputs. An adversary is to distinguish the inputs x₀ and x₁ of client 1, and
+knows the inputs of all others. Write a = e^ε₀, t = e^ε, p₀ = R(x₀), p₁ = R(x₁), r = R(x) for any other input x.
 
 **Theorem.** The messages in random order are (ε, δ)-differentially private with δ = E[D_C], C ~ Bin(n-1, 2/(a+1)),
 where D_C is the divergence sup P - t·Q between (A+Δ, C-A+1-Δ) and (A+1-Δ, C-A+Δ), A ~ Bin(C, 1/2), Δ ~ Bern(a/(a+1)):
@@ -89,21 +89,21 @@ from fedassay.protocol.vocabulary import (
 
 MOST_ROUNDS = 10_000
 FINEST = 1e-10
-"""Smaller deltas are beyond what the Fourier transforms of the accountant resolve."""
+"""Smallest delta: smaller ones are beyond what the Fourier transforms of the accountant resolve."""
 
 LEAST_RATE, MOST_EPSILON, LEAST_EPSILON = 1e-3, 16.0, 1e-3
-"""Beyond these a plan would take minutes: sampling then counts for nothing."""
+"""Bounds of rate and epsilon beyond which a plan would take minutes: sampling then counts for nothing."""
 
 _RESERVE = 2.0**-19
 """The part of the budget that is left for whole numbers in the place of real ones."""
 
 _SMALLEST_SCALE = 2.0**20
 _COARSEST, _FINEST_STEP = 1e-3, 1e-6
-"""Losses are rounded to steps well below the spread of one release's loss, which is about rate/multiplier."""
+"""Bounds of the steps of losses, well below the spread of one release's loss, about rate/multiplier."""
 
 
 def rounds_of(share: float) -> int | None:
-    """T, if the share is that of one of T equal releases."""
+    """Return T, if the share is that of one of T equal releases."""
     if not 0 < share <= 1:
         return None
     rounds = round(1 / share)
@@ -111,7 +111,7 @@ def rounds_of(share: float) -> int | None:
 
 
 def amplifies(budget: Budget, protection: Protection, cohort: object, share: float) -> bool:
-    """Whether sampling counts for the guarantee: whole clients added or removed, a delta, equal releases."""
+    """Return whether sampling counts for the guarantee: whole clients added or removed, a delta, equal releases."""
     return (
         isinstance(cohort, Sample)
         and LEAST_RATE <= cohort.rate < 1
@@ -126,11 +126,11 @@ def amplifies(budget: Budget, protection: Protection, cohort: object, share: flo
 def calibrate_sampled(
     budget: Budget, sensitivity: Sensitivity, *, rate: float, share: float, length: int
 ) -> Noise | None:
-    """Discrete Gaussian noise for each of T = 1/share releases that clients enter with probability `rate`.
+    """Return discrete Gaussian noise for each of T = 1/share releases that clients enter with probability `rate`.
 
     Guarantee: T such releases of one task, with sensitivities that have these L2 norms, are together (epsilon,
-    delta)-differentially private for one client added or removed, for whoever does not see who took part. They do not
-    share a budget with other releases: `run.py` holds tasks to that.
+    delta)-differentially private for one client added or removed, against an observer who does not see who took part.
+    They do not share a budget with other releases: `run.py` holds tasks to that.
 
     None if the sensitivity is too small a whole number, or the vector too long, for the argument about whole numbers.
 
@@ -157,7 +157,7 @@ def calibrate_sampled(
 
 
 def epsilon_of(events: Iterable[Any] | Mapping[Any, int], delta: float) -> float:
-    """The epsilon of sampled releases (`PoissonSampledDpEvent` of Gaussian noise) together; a mapping counts them.
+    """Return the joint epsilon of sampled releases (`PoissonSampledDpEvent` of Gaussian noise); a mapping counts them.
 
     An upper bound, by dp-accounting's privacy loss distributions.
     """
@@ -179,7 +179,7 @@ def epsilon_of(events: Iterable[Any] | Mapping[Any, int], delta: float) -> float
 
 
 def event_of(noise: Noise, sensitivity: Sensitivity, rate: float) -> Any:
-    """A sampled release, as dp-accounting sees it."""
+    """Return a sampled release, as dp-accounting sees it."""
     from dp_accounting import GaussianDpEvent, PoissonSampledDpEvent
 
     if noise.law != GAUSSIAN:
@@ -188,7 +188,7 @@ def event_of(noise: Noise, sensitivity: Sensitivity, rate: float) -> Any:
 
 
 def cost_in_full(event: Any) -> Any:
-    """The release as it is for whoever sees who took part."""
+    """Return the cost of the release to an observer who sees which clients took part."""
     from dp_accounting import ZCDpEvent
 
     return ZCDpEvent(rho=1 / event.event.noise_multiplier**2 / 2)
@@ -196,7 +196,7 @@ def cost_in_full(event: Any) -> Any:
 
 @lru_cache(maxsize=256)
 def _multiplier(epsilon: float, delta: float, rate: float, rounds: int) -> float:
-    """The smallest noise, in units of the sensitivity, that meets the budget; up to 1e-4 of it."""
+    """Return the smallest noise, in units of the sensitivity, that meets the budget; up to 1e-4 of it."""
     from dp_accounting import GaussianDpEvent, PoissonSampledDpEvent
 
     wanted, delta = epsilon * (1 - _RESERVE), delta * (1 - _RESERVE)
@@ -225,14 +225,14 @@ def _multiplier(epsilon: float, delta: float, rate: float, rounds: int) -> float
 # --- amplification by shuffling -----------------------------------------------------------------------------
 
 LARGEST_LOCAL_EPSILON = 64.0
-"""No larger ε₀ is looked at: a message at ε₀ = 64 says all, and hides among e^63 others at best."""
+"""Largest ε₀ that is considered: a message at ε₀ = 64 reveals all, and hides among e^63 others at best."""
 
 _STEP = 2.0**-12
-"""Local epsilons are multiples of this: everybody who plans the same query must come to the same number."""
+"""Step of local epsilons: all parties that plan the same query must come to the same number."""
 
 _BLOCKS = 1000
 _WINDOW = 80.0
-"""C is below the window with probability below e^-80; what lies beyond costs accuracy, never privacy."""
+"""Width of the window: C is below it with probability below e^-80; what lies beyond costs accuracy, never privacy."""
 
 _UNDERFLOW = 2.0**-1000
 
@@ -241,25 +241,25 @@ Wholes = NDArray[np.int64]
 
 @dataclass(frozen=True, kw_only=True)
 class ShuffledPlan(Plan):
-    """A plan whose noise and sensitivity are those of one client's message, of which only shuffled ones are seen.
+    """Plan whose noise and sensitivity are those of one client's message, of which only shuffled ones are seen.
 
-    `cost` is what all messages together cost whoever sees them in random order.
+    `cost` is the cost of all messages together to an observer who sees them in random order.
     """
 
     cost: Budget
 
 
 def cost_of(plan: Plan) -> Budget | None:
-    """What shuffled messages cost together; None where nothing is shuffled, or shuffling adds nothing."""
+    """Return the joint cost of shuffled messages; None where nothing is shuffled, or shuffling adds nothing."""
     return plan.cost if isinstance(plan, ShuffledPlan) else None
 
 
 def delta_of(epsilon: float, local_epsilon: float, clients: int) -> float:
-    """A δ for which the shuffled messages of so many clients are (ε, δ)-private, if each message is ε₀-private.
+    """Return a δ for which the shuffled messages of `clients` are (ε, δ)-private, if each message is ε₀-private.
 
     Guarantee: never below the δ of the theorem, and hardly above (10^-3 of it, up to 10^9 clients).
 
-    Edge cases: from ε = ε₀ on δ is 0. One client hides among nobody: δ = (e^ε₀ - e^ε)/(e^ε₀ + 1).
+    Edge cases: from ε = ε₀ on δ is 0. A single client has no others to hide among: δ = (e^ε₀ - e^ε)/(e^ε₀ + 1).
 
     Examples
     --------
@@ -281,7 +281,7 @@ def delta_of(epsilon: float, local_epsilon: float, clients: int) -> float:
 
 @lru_cache(maxsize=1024)
 def local_epsilon_for(budget: Budget, clients: int) -> float:
-    """The largest ε₀ for the messages of so many clients, shuffled, to keep a budget; at least its epsilon.
+    """Return the largest ε₀ at which the shuffled messages of `clients` keep a budget; at least its epsilon.
 
     Guarantee: with any randomiser that is ε₀-private for all that a client holds, what comes out of the shuffler is
     (epsilon, delta)-differentially private for it. `clients` counts those that follow the protocol, this one included.
@@ -320,7 +320,7 @@ def _check(epsilon: float, local_epsilon: float, clients: int) -> None:
 
 
 def _ends(others: int, chance: float) -> Wholes:
-    """Left ends of the blocks: 0, then the window around the mean of C, in steps of 1 or more."""
+    """Return the left ends of the blocks: 0, then the window around the mean of C, in steps of 1 or more."""
     mean = others * chance
     # Chernoff: P(C < mean - √(2L·mean)) ≤ e^-L.
     low = max(0, math.floor(mean - math.sqrt(2 * _WINDOW * mean)))
@@ -330,7 +330,7 @@ def _ends(others: int, chance: float) -> Wholes:
 
 
 def _hidden_among(coins: Wholes, epsilon: float, local_epsilon: float) -> Floats:
-    """D_C for these C, rounded up."""
+    """Compute D_C for these C, rounded up."""
     inverse = math.exp(-local_epsilon)
     gain = -math.expm1(epsilon - local_epsilon) / (1 + inverse)  # (a - t)/(a + 1)
     loss = (math.exp(epsilon) - inverse) / (1 + inverse)  # (a·t - 1)/(a + 1)
@@ -341,18 +341,18 @@ def _hidden_among(coins: Wholes, epsilon: float, local_epsilon: float) -> Floats
 
 
 def _heads(k: Floats, coins: Wholes) -> Floats:
-    """P(Bin(C, 1/2) ≥ k)."""
+    """Compute P(Bin(C, 1/2) ≥ k)."""
     inside = np.clip(k, 1, np.maximum(coins, 1))
     tail = betainc(inside, np.maximum(coins, 1) - inside + 1, 0.5)
     return np.where(k <= 0, 1.0, np.where(k > coins, 0.0, tail))
 
 
 def _below(ends: Wholes, others: int, chance: float) -> Floats:
-    """P(C < end), rounded up; all ends are at least 1 and at most the number of others."""
+    """Compute P(C < end), rounded up; all ends are at least 1 and at most the number of others."""
     tail = betaincc(ends.astype(np.float64), others - ends + 1.0, chance)
     return np.minimum(1.0, tail * (1 + _rounding(np.array(others))) + _UNDERFLOW)
 
 
 def _rounding(size: Wholes) -> Floats:
-    """More than the relative error of the incomplete beta function; measured: 10^-14·√size, up to 4·10^9."""
+    """Bound the relative error of the incomplete beta function; measured: 10^-14·√size, up to 4·10^9."""
     return np.asarray(1e-13 * (10 + np.sqrt(size)))

@@ -1,4 +1,4 @@
-"""How many events so far, published after every step of a stream: the continual release of a count.
+"""Continual release of a count: the number of events so far, published after every step of a stream.
 
 A building block for monitoring: alerts, complaints, admissions per day. The mechanisms are in `continual_noise.py`, the
 argument and measurements in docs/explanation/continual-counts.md.
@@ -28,15 +28,15 @@ _VERSION = 1
 
 @dataclass(frozen=True, kw_only=True)
 class Observation:
-    """What may be published after a step.
+    """Values that may be published after a step.
 
     Parameters
     ----------
-    step : how many steps have been observed.
+    step : number of steps that have been observed.
     total : events so far, with noise.
-    variance : of that noise, exactly. A non-decreasing total is the largest of the noisy ones so far; this is then the
+    variance : its exact variance. A non-decreasing total is the largest of the noisy ones so far; this is then the
         variance of the last of them.
-    simulated : whether any of the noise came from a seed. Such a total is not private.
+    simulated : True if any of the noise came from a seed. Such a total is not private.
     """
 
     step: int
@@ -83,7 +83,7 @@ class ContinualCount:
         mechanism: str = "auto",
         non_decreasing: bool = False,
     ) -> ContinualCount:
-        """Nothing observed yet.
+        """Begin a count, with nothing observed yet.
 
         Parameters
         ----------
@@ -133,7 +133,7 @@ class ContinualCount:
 
     @property
     def latest(self) -> Observation | None:
-        """What came of the last step, to be published again if need be; None before the first."""
+        """Result of the last step, to be published again if need be; None before the first."""
         return self._latest if self._latest.step else None
 
     @property
@@ -143,15 +143,15 @@ class ContinualCount:
 
     @property
     def sensitivity(self) -> Sensitivity:
-        """How far one unit moves what the draws are added to."""
+        """Bounds on how far one unit moves the values to which the draws are added."""
         return self.mechanism.sensitivity
 
     def variance(self, step: int) -> float:
-        """The variance of the total after a step; known before the first."""
+        """Return the variance of the total after a step; known before the first."""
         return self.noise.variance * float(self.mechanism.factors(np.array([step]))[0])
 
     def to_dict(self) -> Message:
-        """Everything that is needed to go on, for JSON. Secret."""
+        """Return everything that is needed to go on, for JSON. Secret."""
         return {
             "version": _VERSION,
             "mechanism": self.mechanism.name,
@@ -164,7 +164,7 @@ class ContinualCount:
 
     @classmethod
     def from_dict(cls, saved: Message) -> ContinualCount:
-        """What `to_dict` was made from: it goes on with the same noise.
+        """Restore the count from which `to_dict` was made: it goes on with the same noise.
 
         Refused if the noise would have another scale now, or if the state does not fit the mechanism.
         """
@@ -189,7 +189,7 @@ class ContinualCount:
 
 
 def _fits(start: Message, state: Any, step: int) -> bool:
-    """Whether a state has the fields, the lengths and the kinds of numbers of a fresh one."""
+    """Return whether a state has the fields, the lengths and the kinds of numbers of a fresh one."""
     if set(start) != set(state):
         return False
     for key, value in start.items():

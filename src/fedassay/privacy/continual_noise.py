@@ -1,4 +1,4 @@
-"""Three ways to hide one event in all totals of a stream at once; `continual.py` says what for.
+"""Three ways to hide one event in all totals of a stream at once; `continual.py` describes the use.
 
 ==============  =====================================================================  ===================
 ``path``        total + the noise of the nodes of a binary tree over this step         ⌈(L+1)/2⌉ nodes
@@ -33,7 +33,7 @@ from fedassay.summaries.distribution.roots import ValueRoots, column_norms
 
 LONGEST = 1 << 20
 LONGEST_FACTORISED = 1 << 14
-"""``factorised`` remembers every step and looks at all of them in each."""
+"""Longest horizon of ``factorised``, which remembers every step and looks at all of them in each."""
 
 _WIDEST_FAN_OUT = 64
 
@@ -60,7 +60,7 @@ class ContinualMechanism(ABC):
 
     @property
     def unit(self) -> Protection:
-        """Somebody with so many events, who is there or not."""
+        """Protected unit: a client with at most `unit_events` events, added or removed."""
         return Protection(unit=Unit.CLIENT, rows_per_client=self.unit_events)
 
     @cached_property
@@ -71,29 +71,29 @@ class ContinualMechanism(ABC):
     @property
     @abstractmethod
     def sensitivity(self) -> Sensitivity:
-        """How far one unit moves what the draws are added to."""
+        """Bounds on how far one unit moves the values to which the draws are added."""
 
     @property
     def survives_reactions(self) -> bool:
-        """Whether the guarantee is proven for streams that react to what has been published."""
+        """True if the guarantee is proven for streams that react to what has been published."""
         return True
 
     @abstractmethod
     def factors(self, steps: NDArray[np.int64]) -> Floats:
-        """The variance of the total after each of these steps, over that of one draw."""
+        """Return the variance of the total after each of these steps, over that of one draw."""
 
     @abstractmethod
     def start(self) -> Message:
-        """The state before the first step. Lists keep their length, but empty ones, which grow with every step."""
+        """Return the state before the first step. Lists keep their length, but empty ones grow with every step."""
 
     @abstractmethod
     def advance(self, step: int, state: Message, count: int, draw: _Draw) -> tuple[float, Message]:
-        """The total after this step (the first is 1) and the next state. Nothing is drawn twice."""
+        """Return the total after this step (the first is 1) and the next state. Nothing is drawn twice."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class PathMechanism(ContinualMechanism):
-    """Remembers the total, and the noise of one node per level."""
+    """Mechanism that remembers the total, and the noise of one node per level."""
 
     name: ClassVar[str] = "path"
 
@@ -111,19 +111,19 @@ class PathMechanism(ContinualMechanism):
 
     @property
     def survives_reactions(self) -> bool:
-        """Whether a shift of the draws proves it; Gaussian noise needs a bound on every step given those before."""
+        """True if a shift of the draws proves it; Gaussian noise needs a bound on every step given those before."""
         return self.noise.law != accounting.GAUSSIAN
 
     def factors(self, steps: NDArray[np.int64]) -> Floats:
-        """A draw per level."""
+        """Return the factors: a draw per level."""
         return np.full(len(steps), self.summary.overlap / self.multiplier**2)
 
     def start(self) -> Message:
-        """Nothing."""
+        """Return the state before the first step."""
         return {"total": 0, "noise": [0] * self.summary.overlap}
 
     def advance(self, step: int, state: Message, count: int, draw: _Draw) -> tuple[float, Message]:
-        """New noise for the nodes that begin at this step."""
+        """Add the count, with new noise for the nodes that begin at this step."""
         before, levels = step - 1, len(state["noise"])
         begun = (before & -before).bit_length() if before else levels
         noise = [*draw(begun), *state["noise"][begun:]]
@@ -133,7 +133,7 @@ class PathMechanism(ContinualMechanism):
 
 @dataclass(frozen=True, kw_only=True)
 class TreeMechanism(ContinualMechanism):
-    """Blocks of 1, b, b², .. steps. Remembers, per level, one open block and the sum of the closed ones beside it."""
+    """Blocks of 1, b, b², .. steps. Remembers, per level, one open block and the sum of the closed ones next to it."""
 
     name: ClassVar[str] = "tree"
 
@@ -146,7 +146,7 @@ class TreeMechanism(ContinualMechanism):
 
     @cached_property
     def widths(self) -> tuple[int, ...]:
-        """Of the blocks, shorter than the horizon."""
+        """Widths of the blocks, shorter than the horizon."""
         widths = [1]
         while widths[-1] * self.fan_out < self.horizon:
             widths.append(widths[-1] * self.fan_out)
@@ -163,11 +163,11 @@ class TreeMechanism(ContinualMechanism):
 
     @property
     def sensitivity(self) -> Sensitivity:
-        """Exact: an event is in one block of each level."""
+        """Exact sensitivity: an event is in one block of each level."""
         return Sensitivity.of_counts(self.unit, multipliers=(1,) * len(self.widths))
 
     def factors(self, steps: NDArray[np.int64]) -> Floats:
-        """A step's closed blocks are the digits of its number to the base b."""
+        """Return the factors: a step's closed blocks are the digits of its number to the base b."""
         total = np.zeros(len(steps))
         for width, factor in zip(self.widths, self.block_factors, strict=True):
             digits = steps // width if width == self.widths[-1] else steps // width % self.fan_out
@@ -175,7 +175,7 @@ class TreeMechanism(ContinualMechanism):
         return total
 
     def start(self) -> Message:
-        """Empty blocks."""
+        """Return the state before the first step: empty blocks."""
         return {"open": [0] * len(self.widths), "closed": [0.0] * len(self.widths)}
 
     def advance(self, step: int, state: Message, count: int, draw: _Draw) -> tuple[float, Message]:
@@ -195,7 +195,7 @@ class TreeMechanism(ContinualMechanism):
 
 @dataclass(frozen=True, kw_only=True)
 class Factorised(ContinualMechanism):
-    """Remembers every step: its events, and its entry of C·counts with noise."""
+    """Mechanism that remembers every step: its events, and its entry of C·counts with noise."""
 
     name: ClassVar[str] = "factorised"
 
@@ -211,20 +211,20 @@ class Factorised(ContinualMechanism):
 
     @property
     def sensitivity(self) -> Sensitivity:
-        """Exact: the first column, as far as the horizon."""
+        """Exact sensitivity: the first column, as far as the horizon."""
         l1, squared = column_norms(self.horizon, self.summary.scale)
         return Sensitivity(l1=float(self.unit_events * l1), l2=float(self.unit_events * np.sqrt(squared)))
 
     def factors(self, steps: NDArray[np.int64]) -> Floats:
-        """Every draw so far adds to a total, by how long ago it was."""
+        """Return the factors: every draw so far adds to a total, by how long ago it was."""
         return np.asarray(np.cumsum(self.summary.response**2)[steps - 1])
 
     def start(self) -> Message:
-        """Nothing."""
+        """Return the state before the first step."""
         return {"counts": [], "noisy": []}
 
     def advance(self, step: int, state: Message, count: int, draw: _Draw) -> tuple[float, Message]:
-        """One more entry; the total is computed from noisy entries only, so that rounding tells nothing."""
+        """Append an entry; the total is computed from noisy entries only, so that rounding reveals nothing."""
         counts = [*state["counts"], count]
         entry = int(self.column[step - 1 :: -1] @ np.array(counts)) + draw(1)[0]
         noisy = [*state["noisy"], entry]
@@ -238,7 +238,7 @@ MECHANISMS: dict[str, type[ContinualMechanism]] = {
 
 
 def candidates(*, horizon: int, budget: Budget, unit_events: int) -> Iterator[ContinualMechanism]:
-    """Every mechanism, with all parameters that may be best."""
+    """Yield every mechanism, with all parameters that may be best."""
     common: dict[str, Any] = {"horizon": horizon, "budget": budget, "unit_events": unit_events}
     yield PathMechanism(**common)
     if budget.delta > 0:

@@ -1,4 +1,4 @@
-"""Releases that dp-accounting has no event for. Apart, because importing dp-accounting takes half a second."""
+"""Releases that dp-accounting has no event for; a separate module, as importing dp-accounting takes half a second."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ class ShuffledDpEvent(DpEvent):  # type: ignore[misc]
 
     Attributes
     ----------
-    local : what one message is to whoever knows who sent it.
-    epsilon, delta : what all messages are, shuffled, to whoever does not.
+    local : event of one message, to an observer who knows its sender.
+    epsilon, delta : cost of all messages, shuffled, to an observer who does not know the senders.
     """
 
     local: DpEvent

@@ -49,7 +49,7 @@ def check_law(law: str, scale: float) -> None:
 
 
 def noise_of(law: str, scale: Fraction) -> Noise:
-    """A noise law with its exact variance.
+    """Return a noise law with its exact variance.
 
     Discrete Laplace: 2a/(1-a)² with a = exp(-1/b). Discrete Gaussian: the sum, which from σ = 2 on is
     σ² to the last bit of a float (the relative difference is of the order of exp(-2π²σ²) < 1e-34). Skellam: σ².
@@ -78,7 +78,7 @@ def noise_of(law: str, scale: Fraction) -> Noise:
 
 
 def draw(noise: Noise, count: int, randomness: Randomness) -> Vector:
-    """Independent draws from a noise law: exact, and smaller than 2^62 in absolute value.
+    """Draw independently from a noise law: exactly, and below 2^62 in absolute value.
 
     One draw of the law and scale, whatever `noise.copies`; `draw_parts` draws several, or a part of one.
 
@@ -101,7 +101,7 @@ def draw(noise: Noise, count: int, randomness: Randomness) -> Vector:
 
 
 def draw_parts(noise: Noise, count: int, parts: Fraction, randomness: Randomness) -> Vector:
-    """Independent draws of so many parts of the noise of law and scale: a client's share has 1/M of them.
+    """Draw independently `parts` parts of the noise of law and scale: a client's share has 1/M of them.
 
     Guarantee: independent draws of r₁ and r₂ parts add up to draws of r₁ + r₂ parts; one part is `draw`. Each
     is exact and below ⌈parts⌉·`largest_share` in absolute value.
@@ -124,7 +124,7 @@ def draw_parts(noise: Noise, count: int, parts: Fraction, randomness: Randomness
 
 
 def largest_share(noise: Noise) -> int:
-    """Every share (a draw of at most one part) is smaller than this in absolute value.
+    """Return a bound that every share (a draw of at most one part) stays below in absolute value.
 
     Shares as large would have probability below 1e-300 and are drawn again, which changes the law by less.
 
@@ -141,7 +141,7 @@ def largest_share(noise: Noise) -> int:
 
 
 def _shared_scale(noise: Noise) -> Fraction:
-    """The scale of noise that can be drawn in shares."""
+    """Return the scale of noise that can be drawn in shares."""
     check_law(noise.law, noise.scale)
     if noise.law not in (LAPLACE, SKELLAM):
         raise UsageError(f"noise: got {noise.law}, expected {LAPLACE} or {SKELLAM}; others have no shares.")

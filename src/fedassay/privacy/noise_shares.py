@@ -29,25 +29,25 @@ from fedassay.protocol.arrays import Words
 from fedassay.protocol.vocabulary import Randomness, Vector
 
 LARGEST_SKELLAM = Fraction(2**40)
-"""No σ of Skellam noise may be larger."""
+"""Largest σ of Skellam noise."""
 
 LARGEST_VARIANCE = Fraction(2**90)
-"""Of a Skellam draw: room for a thousand parts of the largest noise."""
+"""Largest variance of a Skellam draw: room for a thousand parts of the largest noise."""
 
 SMALLEST_SKELLAM = Fraction(1, 2**20)
-"""Smaller wanted σ are rounded up to it."""
+"""Smallest σ of Skellam noise: smaller wanted ones are rounded up to it."""
 
 _SKELLAM_BITS = 26
-"""Of σ, so that σ² is a float without rounding."""
+"""Bits of σ, so that σ² is a float without rounding."""
 _REACH = 2**11
 _RUN = 2**10
-"""Clusters of more than this many times b are left out; see `_fraction`."""
+"""Largest size of a cluster in multiples of b; see `_fraction`."""
 _EVENTS = 2 * poisson.SMALLEST_CENTRED
-"""Up to this variance Skellam draws are made of single events; from here on of two large Poisson draws."""
+"""Variance up to which Skellam draws are made of single events; from here on of two large Poisson draws."""
 
 
 def polya(count: int, *, numerator: int, denominator: int, parts: Fraction, randomness: Randomness) -> Vector:
-    """Independent draws of `parts` parts of a discrete Laplace draw of scale b = numerator/denominator.
+    """Draw independently `parts` parts of a discrete Laplace draw of scale b = numerator/denominator.
 
     Draws of r₁ and of r₂ parts add up to one of r₁ + r₂; one part is the discrete Laplace law itself; the
     variance is r·2α/(1-α)². Whole parts are drawn as such, the rest as clusters (`_fraction`); no floating
@@ -85,7 +85,7 @@ def polya(count: int, *, numerator: int, denominator: int, parts: Fraction, rand
 
 
 def skellam(count: int, *, variance: Fraction, randomness: Randomness) -> Vector:
-    """Independent draws of the difference of two Poisson draws of mean variance/2; variance at most 2^90.
+    """Draw independently the difference of two Poisson draws of mean variance/2; variance at most 2^90.
 
     Up to variance 32 all draws are made together, of integers only: the events of a whole vector are
     Poisson(count·variance) many, each adds +1 or -1 to a coordinate, uniformly (splitting a Poisson number of
@@ -119,7 +119,7 @@ def skellam(count: int, *, variance: Fraction, randomness: Randomness) -> Vector
 
 
 def skellam_scale(wanted: Fraction) -> Fraction:
-    """The smallest σ of at least `wanted` that Skellam noise is given: excess below 2^-25.
+    """Return the smallest σ of at least `wanted` that Skellam noise is given: excess below 2^-25.
 
     Examples
     --------
@@ -130,17 +130,17 @@ def skellam_scale(wanted: Fraction) -> Fraction:
 
 
 def largest_polya(scale: Fraction, parts: Fraction = Fraction(1)) -> int:
-    """All draws of `polya` are smaller in absolute value: ⌈r⌉·2^11·max(1, b), rounded up."""
+    """Bound the absolute value of all draws of `polya`: ⌈r⌉·2^11·max(1, b), rounded up."""
     return math.ceil(parts) * math.ceil(_REACH * max(scale, Fraction(1)))
 
 
 def largest_skellam(variance: Fraction) -> int:
-    """All draws of `skellam` are smaller in absolute value: 2^11·(2 + ⌊σ⌋)."""
+    """Bound the absolute value of all draws of `skellam`: 2^11·(2 + ⌊σ⌋)."""
     return _REACH * (2 + math.isqrt(math.floor(variance)))
 
 
 def _fraction(count: int, t: int, s: int, parts: Fraction, randomness: Randomness) -> Vector:
-    """X - Y, X and Y negative binomial of index r = parts, as sums of clusters; b = t/s.
+    """Draw X - Y, X and Y negative binomial of index r = parts, as sums of clusters; b = t/s.
 
     log E[z^X] = r·log((1-α)/(1-αz)) = Σ_k (r α^k/k)(z^k - 1): X is a sum of clusters, of size k as many as
     Poisson(r α^k/k). In each block 2^j ≤ k < 2^(j+1) candidates come at the rate r/2^j for each k, so Poisson(r)
@@ -166,7 +166,7 @@ def _fraction(count: int, t: int, s: int, parts: Fraction, randomness: Randomnes
 
 
 def _exponential(k: Words, t: int, s: int, randomness: Randomness) -> Flags:
-    """Coins of exp(-ks/t), for k < 2·(1024·t/s + 1), so that ks < 2^64."""
+    """Toss coins of exp(-ks/t), for k < 2·(1024·t/s + 1), so that ks < 2^64."""
     whole, rest = np.divmod(k * np.uint64(s), np.uint64(t))
     kept = np.ones(k.size, dtype=np.bool_)
     several = np.flatnonzero(whole > 0)
@@ -177,7 +177,7 @@ def _exponential(k: Words, t: int, s: int, randomness: Randomness) -> Flags:
 
 
 def _kept_in_block(k: Words, j: Words, randomness: Randomness) -> Flags:
-    """Coins of 2^j/k, for 2^j ≤ k < 2^(j+1): uniform numbers below 2^(j+1), drawn again while not below k."""
+    """Toss coins of 2^j/k, for 2^j ≤ k < 2^(j+1): uniform numbers below 2^(j+1), drawn again while not below k."""
     shift = np.uint64(63) - j
     drawn = randomness.words(k.size) >> shift
     while (over := np.flatnonzero(drawn >= k)).size:
@@ -187,12 +187,12 @@ def _kept_in_block(k: Words, j: Words, randomness: Randomness) -> Flags:
 
 
 def _signed(cells: Words, sizes: Vector) -> tuple[Vector, Vector]:
-    """Cell 2i adds to coordinate i, cell 2i + 1 takes away."""
+    """Return coordinates and signed sizes: cell 2i adds to coordinate i, cell 2i + 1 takes away."""
     return (cells >> np.uint64(1)).astype(np.int64), np.where(cells & np.uint64(1), -sizes, sizes)
 
 
 def _within(bound: int, count: int, draws: Callable[[int], Vector]) -> Vector:
-    """Draws, again and again where they are not below the bound."""
+    """Draw, again and again where draws are not below the bound."""
     drawn = draws(count)
     while (over := np.flatnonzero(np.abs(drawn) >= bound)).size:
         drawn[over] = draws(over.size)

@@ -29,14 +29,14 @@ from fedassay.protocol.vocabulary import Randomness, Vector
 
 SMALLEST_CENTRED = 16
 LARGEST_CENTRED = 2**90
-"""The rates that `centred` draws: from here, to here."""
+"""Range of the rates that `centred` draws."""
 
 _GUARD = 2.0**-30
-"""A uniform number closer than this to the computed probability is compared with the exact one."""
+"""Distance to the computed probability below which a uniform number is compared with the exact one."""
 
 _RUN_BITS = 15
 _RUNS = np.array([(~n & (n + 1)).bit_length() - 1 for n in range(2**_RUN_BITS)], dtype=np.int64)
-"""How many of the lowest bits of n are ones before the first zero."""
+"""Number of ones in n below its lowest zero bit."""
 
 _STIRLING = (1 / 12, -1 / 360, 1 / 1260, -1 / 1680, 1 / 1188)
 _TABLED = 32
@@ -48,7 +48,7 @@ _ERRORS = np.array(
 
 
 def total(rate: Fraction, randomness: Randomness) -> int:
-    """One draw from Poisson(rate).
+    """Draw once from Poisson(rate).
 
     Guarantee: exact, given uniform words. A sum of independent Poisson draws is Poisson of the sum of the
     rates, and keeping each event of a Poisson(1) draw with probability p makes it Poisson(p).
@@ -67,7 +67,7 @@ def total(rate: Fraction, randomness: Randomness) -> int:
 
 
 def units(count: int, randomness: Randomness) -> Vector:
-    """Independent draws from Poisson(1), P(n) = 1/(e·n!).
+    """Draw independently from Poisson(1), P(n) = 1/(e·n!).
 
     Candidates n have probability 2^-(n+1): the number of heads before the first tail. They are accepted with
     probability 2^(n+1)/4n!, which is 1/2 for n = 0 and 2/2 · 2/3 ··· 2/n from n = 1 on; e/4 of all are.
@@ -95,7 +95,7 @@ def units(count: int, randomness: Randomness) -> Vector:
 
 
 def centred(count: int, *, rate: Fraction, randomness: Randomness) -> Vector:
-    """Independent draws of X - ⌊rate⌋, X from Poisson(rate), for rates from 16 to 2^90.
+    """Draw independently X - ⌊rate⌋, X from Poisson(rate), for rates from 16 to 2^90.
 
     Guarantee: exact, given uniform words, up to a total variation of 1e-440 per draw (that of the discrete
     Laplace draws). Assumption: the processor's and NumPy's exp, log and log1p err by less than 2^-46, relative.
@@ -146,7 +146,7 @@ class _Centred:
         return math.isqrt(self.m) + 1
 
     def log_acceptance(self, x: Vector) -> Floats:
-        """g(x), so closely that exp(g) errs by less than 2^-45 (tested against `acceptance`; 2^-35 would do).
+        """Compute g(x), so closely that exp(g) errs by less than 2^-45 (tested against `acceptance`; 2^-35 would do).
 
         With log n! = N log N - N + ½ log 2π - ½ log N + S(N), N = n + 1 (the saddle-point form of Loader,
         "Fast and Accurate Computation of Binomial Probabilities", 2000), all that is large cancels by itself:
@@ -169,7 +169,7 @@ class _Centred:
         return g
 
     def acceptance(self, x: int, digits: int) -> Decimal:
-        """exp(g(x)) with an error below 10^-digits, by decimal arithmetic.
+        """Compute exp(g(x)) with an error below 10^-digits, by decimal arithmetic.
 
         No number that is added up exceeds 2^97 < 10^30, and each operation errs by less than one unit in the
         last of digits + 44 places: fewer than 100 of them change g by less than 10^-(digits + 10).
@@ -182,7 +182,7 @@ class _Centred:
 
 
 def _accepted(law: _Centred, x: Vector, randomness: Randomness) -> Flags:
-    """Whether a uniform number is below exp(g(x)), for each candidate: as exact arithmetic would decide."""
+    """Return for each candidate whether a uniform number is below exp(g(x)), as exact arithmetic would decide."""
     words = randomness.words(x.size)
     gap = np.exp(law.log_acceptance(x)) - words.astype(np.float64) * 2.0**-64
     accepted = gap > 0
@@ -192,7 +192,7 @@ def _accepted(law: _Centred, x: Vector, randomness: Randomness) -> Flags:
 
 
 def _accepted_exactly(law: _Centred, x: int, word: int, randomness: Randomness) -> bool:
-    """The same for one candidate, whose uniform number begins with this word; more words while it is open."""
+    """Decide for one candidate, whose uniform number begins with this word; take more words while it is open."""
     bits, digits = 64, 30
     while True:
         p, error = Fraction(law.acceptance(x, digits)), Fraction(1, 10**digits)
@@ -205,7 +205,7 @@ def _accepted_exactly(law: _Centred, x: int, word: int, randomness: Randomness) 
 
 
 def _log_factorial(n: int) -> Decimal:
-    """The logarithm of n!; from n = 1000 on by Stirling's series, which errs by less than its next term."""
+    """Compute the logarithm of n!; from n = 1000 on by Stirling's series, which errs by less than its next term."""
     if n < 1000:
         return Decimal(math.factorial(n)).ln()
     N, digits = Decimal(n), decimal.getcontext().prec
@@ -226,7 +226,7 @@ def _context(digits: int) -> decimal.Context:
 
 @lru_cache(maxsize=16)
 def _pi(digits: int) -> Decimal:
-    """π to so many digits: 16 arctan(1/5) - 4 arctan(1/239) in whole numbers (Machin)."""
+    """Return π to `digits` digits: 16 arctan(1/5) - 4 arctan(1/239) in whole numbers (Machin)."""
     one: int = 10**digits
 
     def arctan_of_inverse(n: int) -> int:
@@ -242,14 +242,14 @@ def _pi(digits: int) -> Decimal:
 
 @lru_cache(maxsize=1024)
 def _bernoulli(n: int) -> Fraction:
-    """Bernoulli's numbers 1, -1/2, 1/6, 0, -1/30, ..: Σ_{k ≤ n} C(n+1, k) B_k = 0."""
+    """Compute Bernoulli's numbers 1, -1/2, 1/6, 0, -1/30, ..: Σ_{k ≤ n} C(n+1, k) B_k = 0."""
     if n == 0:
         return Fraction(1)
     return -sum((math.comb(n + 1, k) * _bernoulli(k) for k in range(n)), Fraction(0)) / (n + 1)
 
 
 def _stirling_error(n: Floats) -> Floats:
-    """S(n): tabled below 32; beyond, the next term of the series is below 691/360360/32^11 < 1e-19."""
+    """Compute S(n): tabled below 32; beyond, the next term of the series is below 691/360360/32^11 < 1e-19."""
     inverse = 1 / n
     series: Floats = np.zeros_like(n)
     for term in reversed(_STIRLING):
@@ -259,7 +259,7 @@ def _stirling_error(n: Floats) -> Floats:
 
 
 def _lengthened(runs: Vector, randomness: Randomness) -> Vector:
-    """Runs of heads that filled all their bits go on with fair coins."""
+    """Continue runs of heads that filled all their bits with fair coins."""
     active = np.flatnonzero(runs == _RUN_BITS)
     if not active.size:
         return runs

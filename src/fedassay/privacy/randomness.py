@@ -1,7 +1,7 @@
 """Two sources of random bits: a secure one for releases, a seeded one for simulations.
 
-Everything random in fedassay takes a source as an argument. A source says of itself whether somebody could
-know its bits (`simulated`); code that releases asks `require_secure` and so cannot be handed a seed.
+Everything random in fedassay takes a source as an argument. A source states whether its bits could be known
+(`simulated`); code that releases calls `require_secure` and so cannot be handed a seed.
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ from fedassay.errors import UsageError
 from fedassay.protocol.vocabulary import Randomness
 
 _BULK = 4096
-"""From this many bytes on, a cipher stream is faster than the operating system's generator."""
+"""Length in bytes from which a cipher stream is faster than the operating system's generator."""
 
 
 @dataclass(frozen=True)
 class SecureRandomness:
-    """Bits that nobody can predict: from the operating system, stretched by AES-256 in counter mode.
+    """Unpredictable bits: from the operating system, stretched by AES-256 in counter mode.
 
     Guarantee: every call takes a fresh key (or the bytes themselves) from the operating system, uses it for
     this call only and forgets it. There is no state between calls: nothing to copy, to repeat after a fork,
     to share between threads, or to reveal later.
 
     Assumption: the operating system's generator is sound and AES-256 is a pseudorandom permutation; one call
-    stays far below the 2^64 blocks after which counter mode could be told from random bits.
+    stays far below the 2^64 blocks after which counter mode could be distinguished from random bits.
 
     Examples
     --------
@@ -44,15 +44,15 @@ class SecureRandomness:
 
     @property
     def simulated(self) -> bool:
-        """Never: nobody knows these bits."""
+        """False: these bits cannot be known."""
         return False
 
     def bytes(self, count: int) -> builtins.bytes:
-        """Uniform bytes."""
+        """Draw uniform bytes."""
         return os.urandom(count) if count < _BULK else self.words(-(-count // 8)).tobytes()[:count]
 
     def words(self, count: int) -> NDArray[np.uint64]:
-        """Uniform 64-bit words."""
+        """Draw uniform 64-bit words."""
         if 8 * count < _BULK:
             return np.frombuffer(os.urandom(8 * count), dtype=np.uint64).copy()
         stream = Cipher(AES(os.urandom(32)), CTR(builtins.bytes(16))).encryptor()
@@ -61,7 +61,7 @@ class SecureRandomness:
         return words
 
     def child(self, name: str) -> SecureRandomness:
-        """A source for a part of the work; here any source is independent of every other."""
+        """Return a source for a part of the work; here any source is independent of every other."""
         return self
 
 
@@ -97,25 +97,25 @@ class SimulatedRandomness:
 
     @property
     def simulated(self) -> bool:
-        """Always: whoever has the seed knows the bits."""
+        """True: a holder of the seed knows the bits."""
         return True
 
     def bytes(self, count: int) -> builtins.bytes:
-        """Uniform bytes."""
+        """Draw uniform bytes."""
         return self.words(-(-count // 8)).astype("<u8", copy=False).tobytes()[:count]
 
     def words(self, count: int) -> NDArray[np.uint64]:
-        """Uniform 64-bit words."""
+        """Draw uniform 64-bit words."""
         words: NDArray[np.uint64] = self._stream.random_raw(count)
         return words
 
     def child(self, name: str) -> SimulatedRandomness:
-        """A stream of its own, the same one whatever was drawn from this one before."""
+        """Return a separate stream, the same whatever was drawn from this one before."""
         return SimulatedRandomness(self.seed, *self.path, name)
 
 
 def require_secure(randomness: Randomness) -> None:
-    """Refuse a source whose bits somebody could know.
+    """Refuse a source whose bits could be known.
 
     `run` calls this for the server; a site opens with a secure source of its own.
 

@@ -1,4 +1,4 @@
-"""Rényi divergences of the noise laws, and what they mean in (epsilon, delta). Pure formulas.
+"""Rényi divergences of the noise laws, and their conversion to (epsilon, delta). Pure formulas.
 
 Notation: α > 1 the order, D_α the Rényi divergence, ρ the parameter of zero-concentrated differential
 privacy (zCDP: D_α ≤ ρα for all α), b and σ the scales, k the L1 sensitivity; μ the variance of Skellam noise,
@@ -17,10 +17,10 @@ import numpy as np
 from fedassay.protocol.arrays import Floats
 
 _LOWEST, _HIGHEST = -7.0, 80.0
-"""The orders looked at: log(α - 1) in this range. Every order gives a valid bound; more only tighten it."""
+"""Range of log(α - 1) for the orders considered. Every order gives a valid bound; more only tighten it."""
 
 _WHOLE = np.unique(np.round(np.concatenate([np.arange(2, 129), 2 ** np.arange(7, 52, 1 / 16)])))
-"""The whole orders looked at: all up to 128, then 16 for each doubling, all whole as floats."""
+"""Whole orders considered: all up to 128, then 16 for each doubling, all whole as floats."""
 
 FEW = np.concatenate([np.arange(2.0, 129.0), 2.0 ** np.arange(8, 52)])
 """A few of the whole orders, for sums that are kept while releases are added."""
@@ -30,7 +30,7 @@ _SMALLEST_SCALE = 2.0**-6
 
 
 def laplace_divergence(orders: Floats, *, scale: float, sensitivity: float) -> Floats:
-    """D_α of discrete Laplace noise on an integer vector that one unit moves by at most k in L1.
+    """Compute D_α of discrete Laplace noise on an integer vector that one unit moves by at most k in L1.
 
     With a = exp(-1/b) and r = a^(2α-1), summing over x < 0, 0..k and x > k gives for one coordinate
 
@@ -62,7 +62,7 @@ def laplace_divergence(orders: Floats, *, scale: float, sensitivity: float) -> F
 
 @lru_cache(maxsize=1024)
 def laplace_scale_of(divergence: float, *, order: float, sensitivity: int) -> float:
-    """A scale at which discrete Laplace noise has at most this D_α: nearly the smallest, down to 1/64.
+    """Return a scale at which discrete Laplace noise has at most this D_α: nearly the smallest, down to 1/64.
 
     Guarantee: the scale that is returned has been checked. The search starts where D_α ≤ k/b or
     D_α ≤ α(k/b)²/2 (Bun, Steinke 2016, Proposition 1.4) already gives it, and only keeps scales that pass.
@@ -93,7 +93,7 @@ def _laplace_passes(scale: float, divergence: float, order: float, sensitivity: 
 
 
 def skellam_divergence(orders: Floats, *, variance: float, l1: int, l2_squared: int) -> Floats:
-    """An upper bound of D_α of Skellam noise on an integer vector that one unit moves by Δ₁ and Δ₂.
+    """Return an upper bound of D_α of Skellam noise on an integer vector that one unit moves by Δ₁ and Δ₂.
 
     Agarwal, Kairouz, Liu, "The Skellam Mechanism for Differentially Private Federated Learning" (2021,
     arXiv:2110.04995), Corollary 3.6, for whole orders α ≥ 2:
@@ -115,7 +115,7 @@ def skellam_divergence(orders: Floats, *, variance: float, l1: int, l2_squared: 
 
 
 def skellam_variance_of(divergence: Fraction, *, order: int, l1: int, l2_squared: int) -> Fraction:
-    """The smallest μ at which the bound of `skellam_divergence` gives at most this D_α, but for rounding.
+    """Return the smallest μ at which the bound of `skellam_divergence` gives at most this D_α, but for rounding.
 
     Either half of the minimum may serve. With the second one μ = (αΔ₂² + 3Δ₁)/2D; with the first one the larger
     root of Dμ² - (αΔ₂²/2)μ - ((2α-1)Δ₂² + 6Δ₁)/4 (here to 60 bits).
@@ -132,7 +132,7 @@ def skellam_variance_of(divergence: Fraction, *, order: int, l1: int, l2_squared
 
 
 def root(square: Fraction) -> Fraction:
-    """√square to 60 bits, rounded down.
+    """Return √square to 60 bits, rounded down.
 
     Examples
     --------
@@ -145,7 +145,7 @@ def root(square: Fraction) -> Fraction:
 
 @lru_cache(maxsize=256)
 def order_of(epsilon: float, delta: float) -> tuple[int, float]:
-    """One whole order α for a budget, and the largest D_α that gives (epsilon, delta), for delta > 0.
+    """Return a whole order α for a budget, and the largest D_α that gives (epsilon, delta), for delta > 0.
 
     D_α ≤ epsilon - log(1 - 1/α) + log(αδ)/(α-1) gives (epsilon, delta) (see `rho_of`), for each α. This is the
     order with the largest D_α/α: the best one for noise whose D_α grows like α, as that of Gaussian and
@@ -164,7 +164,7 @@ def order_of(epsilon: float, delta: float) -> tuple[int, float]:
 
 @lru_cache(maxsize=256)
 def rho_of(epsilon: float, delta: float) -> float:
-    """The largest ρ that we can show to give (epsilon, delta), for delta > 0.
+    """Return the largest ρ that we can show to give (epsilon, delta), for delta > 0.
 
     Canonne, Kamath, Steinke (2020), Proposition 12 and Corollary 13: ρ-zCDP gives (epsilon, delta) if, for
     some α > 1, epsilon ≥ αρ + log(1 - 1/α) - log(αδ)/(α-1). We solve for ρ and take the best order: since any
@@ -179,7 +179,7 @@ def rho_of(epsilon: float, delta: float) -> float:
 
 
 def epsilon_of(divergence: Callable[[Floats], Floats], delta: float) -> float:
-    """The smallest epsilon that D_α ≤ `divergence(α)` for all α gives at delta > 0 (as in `rho_of`).
+    """Return the smallest epsilon that D_α ≤ `divergence(α)` for all α gives at delta > 0 (as in `rho_of`).
 
     Examples
     --------
@@ -195,7 +195,7 @@ def epsilon_of(divergence: Callable[[Floats], Floats], delta: float) -> float:
 
 
 def epsilon_at_few(divergence: Floats, delta: float) -> float:
-    """An epsilon that D_α at the orders `FEW` give at delta > 0: not below that of `epsilon_of`, but for rounding.
+    """Return an epsilon that D_α at the orders `FEW` give at delta > 0: not below `epsilon_of`, but for rounding.
 
     Examples
     --------
@@ -212,7 +212,7 @@ def _conversion(orders: Floats, delta: float) -> Floats:
 
 
 def _smallest(bound: Callable[[Floats], Floats]) -> float:
-    """The smallest value of the bound over the orders: a grid, then a search around its best point."""
+    """Return the smallest value of the bound over the orders: a grid, then a search around its best point."""
     from scipy.optimize import minimize_scalar  # late: each message between machines starts a process
 
     grid = np.linspace(_LOWEST, _HIGHEST, 871)

@@ -22,8 +22,8 @@ all comparisons are of integers that are proven to fit 64 bits.
 `fair`           coins of 1/2
 `rational`       coins of any ratio
 `bernoulli_exp`  coins of exp(-γ), 0 ≤ γ ≤ 1 a product of ratios (Canonne, Kamath, Steinke 2020, Algorithm 1)
-`geometric`      how many coins of exp(-1) show heads before the first tail
-`fill`           the first so many accepted candidates
+`geometric`      number of coins of exp(-1) that show heads before the first tail
+`fill`           the first accepted candidates, as many as are wanted
 ===============  ==========================================================================================
 """
 
@@ -45,15 +45,15 @@ from fedassay.protocol.vocabulary import Randomness, Vector
 Flags = NDArray[np.bool_]
 
 LONGEST_RUN = 1024
-"""Geometric draws stop here: this changes the law by exp(-1024) < 1e-444 in total variation."""
+"""Longest run of geometric draws: the cut changes the law by exp(-1024) < 1e-444 in total variation."""
 LONGEST_COIN = 2048
-"""Algorithm 1 stops here: it goes on for so long with probability below 1/2048! < 1e-5000."""
+"""Longest run of Algorithm 1: it goes on for longer with probability below 1/2048! < 1e-5000."""
 CHUNK = 1 << 15
 """Candidates per pass: few enough for the processor's cache."""
 
 
 def below(bound: int, count: int, randomness: Randomness) -> Words:
-    """Uniform integers in [0, bound): each owns ⌊2^64/bound⌋ words; the words left over are redrawn."""
+    """Draw uniform integers in [0, bound): each owns ⌊2^64/bound⌋ words; the words left over are redrawn."""
     if bound == 1:
         return np.zeros(count, dtype=np.uint64)
     width = np.uint64(2**64 // bound)
@@ -64,13 +64,13 @@ def below(bound: int, count: int, randomness: Randomness) -> Words:
 
 
 def fair(count: int, randomness: Randomness) -> Flags:
-    """Fair coins."""
+    """Toss fair coins."""
     bits = np.frombuffer(randomness.bytes(-(-count // 8)), dtype=np.uint8)
     return np.unpackbits(bits, count=count).view(np.bool_)
 
 
 def rational(probability: Fraction, count: int, randomness: Randomness) -> Flags:
-    """Coins of any ratio, however long its numbers.
+    """Toss coins of any ratio, however long its numbers.
 
     A uniform real number is compared with the ratio, 64 binary digits at a time: if they agree in the first
     64, the next 64 decide.
@@ -94,7 +94,7 @@ def rational(probability: Fraction, count: int, randomness: Randomness) -> Flags
 
 
 def bernoulli_exp(factors: Sequence[tuple[Words, int]], randomness: Randomness) -> Flags:
-    """Coins with P(heads) = exp(-γ), γ the product of the ratios (numerators, denominator), each at most 1.
+    """Toss coins with P(heads) = exp(-γ), γ the product of the ratios (numerators, denominator), each at most 1.
 
     Algorithm 1: flip coins of γ/1, γ/2, γ/3, .. until the first tail; heads exactly if that was coin
     number 1, 3, 5, ... A coin of γ/K is heads if independent coins of all its factors are.
@@ -113,7 +113,7 @@ def bernoulli_exp(factors: Sequence[tuple[Words, int]], randomness: Randomness) 
 
 
 def geometric(count: int, randomness: Randomness) -> Words:
-    """How many coins with P(heads) = exp(-1) show heads before the first tail."""
+    """Count for each draw how many coins with P(heads) = exp(-1) show heads before the first tail."""
     runs = np.zeros(count, dtype=np.uint64)
     active = np.arange(count)
     length = 0
@@ -125,7 +125,7 @@ def geometric(count: int, randomness: Randomness) -> Words:
 
 
 def fill(count: int, candidates: Callable[[int], Vector]) -> Vector:
-    """The first `count` accepted candidates."""
+    """Return the first `count` accepted candidates."""
     result = np.empty(count, dtype=np.int64)
     filled = 0
     while filled < count:
@@ -138,16 +138,16 @@ def fill(count: int, candidates: Callable[[int], Vector]) -> Vector:
 # --- exact integer noise ------------------------------------------------------------------------------------
 
 LARGEST_SCALE = Fraction(2**52)
-"""No scale may be larger, so that no draw reaches `LARGEST_DRAW`."""
+"""Largest scale, so that no draw reaches `LARGEST_DRAW`."""
 
 LARGEST_DRAW = 2**62
-"""Every draw is strictly smaller in absolute value."""
+"""Strict bound on the absolute value of every draw."""
 
 SMALLEST_LAPLACE = Fraction(1, 2**6)
-"""Below this scale noise is zero but for a probability under 4e-28: smaller scales are rounded up to it."""
+"""Smallest scale: below it noise is zero but for a probability under 4e-28; smaller ones are rounded up to it."""
 
 SMALLEST_GAUSSIAN = Fraction(1, 2**4)
-"""Below this scale noise is zero but for a probability under 6e-56: smaller scales are rounded up to it."""
+"""Smallest scale: below it noise is zero but for a probability under 6e-56; smaller ones are rounded up to it."""
 
 _LAPLACE_BITS, _GAUSSIAN_BITS = 40, 21
 _WIDEST = 64
@@ -155,7 +155,7 @@ _WIDEST = 64
 
 
 def laplace_scale(wanted: Fraction) -> Fraction:
-    """The smallest scale of at least `wanted` that `discrete_laplace` is asked for: excess below 2^-39.
+    """Return the smallest scale of at least `wanted` that `discrete_laplace` is asked for: excess below 2^-39.
 
     Examples
     --------
@@ -166,7 +166,7 @@ def laplace_scale(wanted: Fraction) -> Fraction:
 
 
 def gaussian_scale(wanted: Fraction) -> Fraction:
-    """The smallest σ of at least `wanted` that `discrete_gaussian` is asked for: excess below 2^-20.
+    """Return the smallest σ of at least `wanted` that `discrete_gaussian` is asked for: excess below 2^-20.
 
     Examples
     --------
@@ -177,7 +177,7 @@ def gaussian_scale(wanted: Fraction) -> Fraction:
 
 
 def discrete_laplace(count: int, *, numerator: int, denominator: int, randomness: Randomness) -> Vector:
-    """Independent draws with P(x) ∝ exp(-|x|/b) on the integers, b = numerator/denominator.
+    """Draw independently with P(x) ∝ exp(-|x|/b) on the integers, b = numerator/denominator.
 
     Guarantee: exact, given uniform words, up to a total variation of 1e-444 per draw (see `coins.LONGEST_RUN`);
     |x| < 2^62. Both parts of the ratio, in lowest terms, must be at most 2^52.
@@ -205,7 +205,7 @@ def discrete_laplace(count: int, *, numerator: int, denominator: int, randomness
 
 
 def discrete_gaussian(count: int, *, numerator: int, denominator: int, randomness: Randomness) -> Vector:
-    """Independent draws with P(x) ∝ exp(-x²/2σ²) on the integers, σ = numerator/denominator.
+    """Draw independently with P(x) ∝ exp(-x²/2σ²) on the integers, σ = numerator/denominator.
 
     Guarantee: exact, given uniform words, up to a total variation of 1e-444 per draw; |x| < 2^62.
     In lowest terms the denominator must be at most 2^25 and the numerator below 2^21, or such a number times
@@ -236,7 +236,7 @@ def discrete_gaussian(count: int, *, numerator: int, denominator: int, randomnes
 
 
 def _bernoulli_half_square(f: Words, s: int, shift: int, randomness: Randomness) -> Flags:
-    """Coins with P(heads) = exp(-f²/2n²) where n = s·2^shift, f ≤ 64n and s < 2^21.
+    """Toss coins with P(heads) = exp(-f²/2n²) where n = s·2^shift, f ≤ 64n and s < 2^21.
 
     With f = c·2^shift + b the exponent is c²/2s² + (c/s²)(b/2^shift) + (1/2s²)(b/2^shift)²: three
     independent coins, whose integers all stay below 2^63 (c² < 2^54). If shift > 0 then s ≥ 2^20, so that
@@ -257,7 +257,7 @@ def _bernoulli_half_square(f: Words, s: int, shift: int, randomness: Randomness)
 
 
 def round_up(wanted: Fraction, *, bits: int, smallest: Fraction) -> Fraction:
-    """The smallest number of `bits` significant bits that is at least `wanted` and `smallest`."""
+    """Return the smallest number of `bits` significant bits that is at least `wanted` and `smallest`."""
     if not 0 < wanted <= LARGEST_SCALE:
         raise ParameterError(
             "epsilon",
@@ -273,7 +273,7 @@ def round_up(wanted: Fraction, *, bits: int, smallest: Fraction) -> Fraction:
 
 
 def checked_scale(numerator: int, denominator: int) -> Fraction:
-    """The ratio, or an error if the samplers cannot use it."""
+    """Return the ratio, or raise if the samplers cannot use it."""
     if not (
         isinstance(numerator, int) and isinstance(denominator, int) and numerator > 0 and denominator > 0
     ):
@@ -290,7 +290,7 @@ def checked_scale(numerator: int, denominator: int) -> Fraction:
 
 
 def choose(losses: Vector, *, scale: Fraction, randomness: Randomness) -> int:
-    """A candidate, with probability proportional to exp(-loss/scale).
+    """Choose a candidate, with probability proportional to exp(-loss/scale).
 
     Guarantee: exact, given uniform words, up to a total variation of 1e-440: candidates are drawn uniformly and kept
     with probability exp(-(loss - least loss)/scale), a coin of `coins.py`; no floating point decides anything. If one

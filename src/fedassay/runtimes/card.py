@@ -1,4 +1,4 @@
-"""The card of a runtime: what every face needs to know of it.
+"""Card of a runtime: its description for every face.
 
 Parameters of runtimes: the section [runtime] of a study, and the options and arguments that say the same.
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 # --- parameters of runtimes ---------------------------------------------------------------------------------
 
 Seed = Annotated[int, Interval(ge=0)]
-"""What makes a simulation repeatable."""
+"""Seed that makes a simulation repeatable."""
 
 
 class RuntimeParameters(Checked):
@@ -51,11 +51,11 @@ class SimulationParameters(RuntimeParameters):
 
     @property
     def tries_policies(self) -> bool:
-        """Whether its clients remember what they have allowed, so that a policy can be tried."""
+        """True if its clients remember what they have allowed, so that a policy can be tried."""
         return False
 
     def passes_messages(self, clients: int, *, policy: bool) -> bool:
-        """Whether messages of single clients are passed if there are so many, with or without a policy to try."""
+        """Return whether single messages are passed if there are `clients` clients, with or without a policy to try."""
         return True
 
     def require(self, queries: Iterable[Query[Any]]) -> None:
@@ -79,7 +79,7 @@ class ReleaseParameters(RuntimeParameters):
 
     @property
     def begun(self) -> bool:
-        """Whether an earlier call has begun a study here, as far as this machine can tell."""
+        """True if an earlier call has begun a study here, as far as this machine can tell."""
         return False
 
 
@@ -88,7 +88,7 @@ class ReleaseParameters(RuntimeParameters):
 
 @dataclass(frozen=True, kw_only=True)
 class RuntimeCard:
-    """What faces need to know of a runtime.
+    """Description of a runtime for the faces.
 
     Parameters
     ----------
@@ -99,9 +99,9 @@ class RuntimeCard:
     carry : for a release, runs a study between sites: called with the parameters and a `StudyRun`. It returns the
         result, or None while sites have yet to answer.
     options : more options of `fedassay run`, which `StudyRun.options` then has.
-    in_this_process : for a simulation, whether clients are objects of this process, so that code of one's own reaches
+    in_this_process : for a simulation, True if clients are objects of this process, so that code of one's own reaches
         them.
-    anew : what a study needs besides another name to begin anew.
+    anew : things that a study needs in addition to another name to begin anew.
     """
 
     order: int
@@ -126,21 +126,21 @@ class RuntimeCard:
 
     @property
     def simulated(self) -> bool:
-        """Whether it simulates clients; otherwise it asks real ones."""
+        """True if it simulates clients; otherwise it asks real ones."""
         return self.parameters.simulated
 
 
 RUNTIME_CARDS: Catalogue[RuntimeCard] = Catalogue(
     "fedassay.runtimes", ("fedassay.runtimes.*.card",), what="runtime"
 )
-"""Every runtime that is installed."""
+"""Runtimes that are installed."""
 
 DEFAULT = "in-process"
-"""The runtime where none is named."""
+"""Runtime where none is named."""
 
 
 def simulations() -> dict[str, type[SimulationParameters]]:
-    """The parameters of the runtimes that simulate clients, by name."""
+    """Return the parameters of the runtimes that simulate clients, by name."""
     return {
         name: card.parameters
         for name, card in RUNTIME_CARDS.items()
@@ -149,7 +149,7 @@ def simulations() -> dict[str, type[SimulationParameters]]:
 
 
 def simulation_named(name: str) -> type[SimulationParameters]:
-    """The parameters of the runtime of this name, if it simulates clients."""
+    """Return the parameters of the runtime of this name, if it simulates clients."""
     known = simulations()
     if name not in known:
         raise ParameterError("runtime", f"got {name!r}{meant(name, known)}.")

@@ -1,4 +1,4 @@
-"""What every runtime that carries messages has in common: rounds out, replies back, dropouts noted."""
+"""Common part of every runtime that carries messages: rounds out, replies back, dropouts noted."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from fedassay.protocol.vocabulary import Message, Party, PartyKeys, Released, Re
 
 @dataclass(kw_only=True)
 class Traffic:
-    """What a run has cost: rounds of messages, and bytes to and from clients."""
+    """Cost of a run: rounds of messages, and bytes to and from clients."""
 
     rounds: int = 0
     bytes_to_clients: int = 0
@@ -32,7 +32,7 @@ class Traffic:
 
 
 class MessagingRuntime(ABC):
-    """Drives a trust model's server half; a subclass only knows how to carry bytes (`ask`).
+    """Driver of a trust model's server half; a subclass only knows how to carry bytes (`ask`).
 
     Parameters
     ----------
@@ -42,15 +42,15 @@ class MessagingRuntime(ABC):
     """
 
     name: str
-    """Of the runtime, in results."""
+    """Name of the runtime, in results."""
     mode: str
-    """How it carries messages, in results."""
+    """Mode in which it carries messages, in results."""
     simulated: bool
-    """Whether one process holds all rows."""
+    """True if one process holds all rows."""
     clients: Sequence[str]
-    """The names of all clients."""
+    """Names of all clients."""
     helpers: Sequence[str] = ()
-    """The names of the servers besides this one."""
+    """Names of the servers in addition to this one."""
 
     def __init__(self, *, reply_pair: KeyPair, credentials: PartyKeys | None = None, asker: str = "") -> None:
         self.reply_pair = reply_pair
@@ -74,7 +74,7 @@ class MessagingRuntime(ABC):
 
     @property
     def reasons(self) -> Mapping[str, str]:
-        """Why clients that refused did so, where that is known: in a simulation it may be."""
+        """Reasons of clients that refused, where they are known: in a simulation they may be."""
         return {}
 
     @abstractmethod
@@ -86,7 +86,7 @@ class MessagingRuntime(ABC):
         self._stock.setdefault(name, []).extend(prekeys)
 
     def prekeys(self, names: Sequence[str]) -> Mapping[str, bytes]:
-        """A prekey of each of these clients that has offered one, to be named in one exchange and then no more."""
+        """Return a prekey of each of these clients that has offered one, to be named in one exchange only."""
         found = {}
         for name in names:
             stock = self._stock.get(name, [])
@@ -98,13 +98,13 @@ class MessagingRuntime(ABC):
         return found
 
     def renewed(self, prekeys: Mapping[str, bytes]) -> Mapping[str, bytes]:
-        """See `run.Runtime`."""
+        """Return the prekeys of an exchange that is taken up again; see `run.Runtime`."""
         if not self.simulated or self._handed_out.issuperset(prekeys.values()):
             return prekeys
         return self.prekeys(tuple(prekeys))
 
     def is_valid(self, name: str, statement: bytes) -> bool:
-        """Whether clients would believe this prekey: one that is not would stop them all."""
+        """Return whether clients would believe this prekey: one that they would not believe stops them all."""
         try:
             prekey = Prekey.unpacked(statement)
         except ProtocolError:
@@ -129,7 +129,7 @@ class MessagingRuntime(ABC):
                 asked = flow.send(replies)
             except StopIteration as finished:
                 released = finished.value
-            # Servers repeat what they have said: one that is missing now may answer when the run is taken up again.
+            # Servers repeat their messages: one that is missing now may answer when the run is taken up again.
             if complete:
                 self.closed(errand, leg, list(replies))
             if released is not None:
@@ -139,7 +139,7 @@ class MessagingRuntime(ABC):
     def closed(self, errand: Errand, leg: int, heard: Sequence[str]) -> None:
         """Record whose replies counted at a leg, before the next request leaves.
 
-        If the server half cannot go on with them, it has raised, and nothing is recorded: whoever was missing may
+        If the server half cannot go on with them, it has raised, and nothing is recorded: a client that was missing may
         answer when the run is taken up again.
         """
         errand.hear(leg, heard)
@@ -171,7 +171,7 @@ class MessagingRuntime(ABC):
     def _replies(
         self, errand: Errand, asked: Round, requests: Mapping[str, bytes], leg: int
     ) -> dict[str, Message]:
-        """What is kept of each reply, as it arrives."""
+        """Return what is kept of each reply, as it arrives."""
         largest, heard = errand.trust.largest_reply(errand.exchange), errand.heard(leg)
         replies: dict[str, Message] = {}
         for name, data in self.ask(asked.to, requests, leg):

@@ -23,7 +23,7 @@ from fedassay.tasks.card import rows_of
 
 @dataclass(frozen=True, kw_only=True)
 class Proposal:
-    """What a study asks, under which name and terms."""
+    """Tasks of a study, with its name and terms."""
 
     name: str
     agenda: Agenda
@@ -32,7 +32,7 @@ class Proposal:
     protection: Protection
 
     def setting(self, clients: int) -> Setting:
-        """The setting of the whole study; 0 clients where nobody knows yet how many there are."""
+        """Return the setting of the whole study; 0 clients where their number is not known yet."""
         return Setting(trust=self.trust, protection=self.protection, budget=self.budget, clients=clients)
 
 
@@ -42,7 +42,7 @@ class StudyRun(Proposal):
 
     Parameters
     ----------
-    ledger, dataset : where the coordinator records what is spent, if its ledger is on this machine.
+    ledger, dataset : ledger and data set of the coordinator's charges, if its ledger is on this machine.
     require_affordable : call it with the number of sites before anything is announced; it may refuse.
     options : those of the card that were given, as an object of its `options`.
     again : the command that goes on with the study.
@@ -76,9 +76,9 @@ def release(
 
     Parameters
     ----------
-    name : of the study, as sites are told.
-    ledger, dataset : where the coordinator records what is spent, and what it calls the rows.
-    journal : the same one whenever the study goes on.
+    name : name of the study that sites receive.
+    ledger, dataset : ledger of the coordinator's charges, and its name for the rows.
+    journal : journal of the run; the same whenever the study goes on.
     seconds : from the first message to the last, as far as that is known; called when all are answered.
     profile : the disclosure profile under which exact totals are read.
     """

@@ -1,4 +1,4 @@
-"""What a runtime that simulates clients is given, and what it tells besides what `run` needs."""
+"""Clients that a runtime simulates, and what it reports in addition to what `run` needs."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from fedassay.runtimes.messaging import Traffic
 # --- how far a run has come ---------------------------------------------------------------------------------
 
 Progress = Callable[[int, int, int], None]
-"""Called with the leg, the clients done and the clients in all."""
+"""Function that is called with the leg, the clients done and the clients in all."""
 
 
 def silent(leg: int, done: int, total: int) -> None:
-    """No progress."""
+    """Report no progress."""
 
 
 # --- what a runtime that simulates clients is given ---------------------------------------------------------
@@ -41,13 +41,13 @@ class SimulatedFederation:
 
     Parameters
     ----------
-    rows : of all clients.
-    randomness : where all randomness comes from; seeded if the simulation is to be repeatable.
+    rows : rows of all clients.
+    randomness : source of all randomness; seeded if the simulation is to be repeatable.
     split_key, holdout : which units, and what share of them, are held out.
-    helpers : how many servers besides the coordinator's own there must be.
-    single : whether clients are asked one by one, so that their own messages have to pass.
-    policy : what every client allows; everything if it is None.
-    asker : the public key that clients take for that of whoever asks.
+    helpers : number of servers that there must be in addition to the coordinator's own.
+    single : True if clients are asked one by one, so that their own messages have to pass.
+    policy : policy of every client; None allows everything.
+    asker : the public key that clients take for that of the asker.
     progress : called while clients are asked.
     """
 
@@ -62,14 +62,14 @@ class SimulatedFederation:
     progress: Progress = field(default=silent, repr=False)
 
     def clients(self) -> Iterator[Client]:
-        """All clients, as objects of this process, in the order of their names."""
+        """Return all clients, as objects of this process, in the order of their names."""
         counts = self.rows.rows_per_client.tolist()
         return (
             Client(self._site(name, count)) for name, count in zip(self.rows.clients, counts, strict=True)
         )
 
     def servers(self) -> list[Helper]:
-        """The servers of a trust model that has two."""
+        """Return the servers of a trust model that has two."""
         return [Helper(name, randomness=self.randomness.child(f"helper/{name}")) for name in SERVERS]
 
     def _site(self, name: str, count: int) -> Site:
@@ -91,7 +91,7 @@ class SimulatedFederation:
 
 
 class SimulatedRuntime(Runtime, Protocol):
-    """A runtime whose clients are simulated: more is known of them than of real ones."""
+    """Runtime whose clients are simulated: more is known of them than of real ones."""
 
     name: str
     mode: str
@@ -107,4 +107,4 @@ class SimulatedRuntime(Runtime, Protocol):
 
     @property
     def reasons(self) -> Mapping[str, str]:
-        """Why clients that refused did so, where that is known."""
+        """Reasons of clients that refused, where they are known."""

@@ -38,7 +38,7 @@ __getattr__ = names_of(
 TRUST_MODELS: Mapping[str, type[TrustModel]] = Loaded(
     lambda: {card.name: card.model for card in TRUST_CARDS.values()}
 )
-"""Name to trust model. Requests that name anything else are refused."""
+"""Trust models by name. Requests that name anything else are refused."""
 
 __all__ = [
     "TRUST_MODELS",

@@ -1,4 +1,4 @@
-"""The card of a trust model: who learns what, and what that rests on."""
+"""Card of a trust model: who learns what, and the assumptions behind it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from fedassay.protocol.vocabulary import (
 )
 
 DEFAULT_TRUST = "secure-sum"
-"""The trust model where none is named."""
+"""Trust model where none is named."""
 
 # --- parameters of trust models -----------------------------------------------------------------------------
 
@@ -32,11 +32,11 @@ Encoding = Literal["auto", "unary", "noise"]
 _Share = Annotated[float, Interval(ge=0, lt=1)]
 
 SMALLEST_COHORT = 3
-"""With two clients, each would read the other's vector off the total."""
+"""Smallest number of clients in a sum: of two, each would read the other's vector off the total."""
 
 
 SMALLEST_SHUFFLE = 2
-"""One message cannot be hidden among none."""
+"""Smallest number of messages to shuffle: a single message cannot be hidden."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,7 +83,7 @@ class ShuffleParameters(LocalParameters, CohortParameters):
 
 
 def refuse_points(query: Query[Any]) -> None:
-    """Refuse to go on with points later: nobody keeps what clients have sent."""
+    """Refuse to go on with points later: the messages of clients are not kept."""
     if isinstance(query, Points):
         raise UnsupportedQuery(
             f"Points of {query.of.name}: only two servers keep what clients have sent, so that points can be asked for "
@@ -92,7 +92,7 @@ def refuse_points(query: Query[Any]) -> None:
 
 
 def budget_of(setting: Setting, trust: str) -> Budget:
-    """The budget that a trust model with noise cannot do without."""
+    """Return the budget, which a trust model with noise requires."""
     if setting.budget is None:
         raise UsageError(f"{trust}: got no privacy budget, expected one; give `epsilon` (and `delta`).")
     return setting.budget
@@ -107,7 +107,7 @@ def require_sum(query: Query[Any]) -> None:
 
 
 def protected(protection: Protection) -> str:
-    """Who is protected, and which data sets look alike.
+    """Describe who is protected, and which data sets look alike.
 
     Examples
     --------
@@ -126,7 +126,7 @@ def protected(protection: Protection) -> str:
 
 
 def exactly(number: float) -> str:
-    """A number as it is: rounding an epsilon down would promise more than holds.
+    """Write a number as it is: rounding an epsilon down would promise more than holds.
 
     Examples
     --------
@@ -141,7 +141,7 @@ def exactly(number: float) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class TrustCard:
-    """What faces need to know of a trust model.
+    """Description of a trust model for the faces.
 
     Parameters
     ----------
@@ -150,10 +150,10 @@ class TrustCard:
     model : the trust model itself.
     parameters : the frozen dataclass that it inherits its parameters from, in a module that imports little; None where
         it has none.
-    server_learns, readers_learn, rests_on : who learns what and why, as the planner's table has it.
-    rounds : how often a client has to answer for one release.
-    learnt : the same in one clause, for a comparison of runs.
-    trusted : who is trusted with what, for the certificate.
+    server_learns, readers_learn, rests_on : knowledge of each party and its reasons, as in the planner's table.
+    rounds : number of times that a client has to answer for one release.
+    learnt : the knowledge gained, in one clause, for a comparison of runs.
+    trusted : the parties that are trusted, and with what, for the certificate.
     overheard : reads the messages of single clients, which the attacker of an audit then sees (`audit.world`); None
         where the attacker sees what is released.
     """
@@ -176,4 +176,4 @@ TRUST_CARDS: Catalogue[TrustCard] = Catalogue(
     ("fedassay.trust.*_card", "fedassay.trust.*.card"),
     what="trust model",
 )
-"""Every trust model that is installed."""
+"""Trust models that are installed."""

@@ -7,7 +7,7 @@ that is opened,
     M = least - ⌈collusion·N⌉,        least = max(minimum_cohort, ⌈collusion·N⌉ + 2, n - ⌊dropout·n⌋),
 
 so that those who fall silent, or tell the server their share, leave no release with too little noise. With S
-survivors the total holds S/M of the noise that the guarantee needs; `Noise.copies` says so.
+survivors the total holds S/M of the noise that the guarantee needs; `Noise.copies` states it.
 
 * pure epsilon: Pólya shares. The difference of two negative binomial draws of index 1/M is the M-th part of a
   discrete Laplace draw (Cormode and Markov 2023, Section 2.2, who scale for all clients and so for no dropout).
@@ -61,7 +61,7 @@ class DistributedDP(OneShot):
 
     What counts as public: who is in the cohort, and who answered (as in `server-dp`).
 
-    Of a sampled cohort everybody is asked, so that shares are made for all clients and nobody chooses among whom
+    All of a sampled cohort are asked, so that shares are made for all clients and no party chooses among whom
     colluders are; each client decides by a secret coin whether it takes part, and otherwise sends its share of the
     noise alone. The coins count for nothing: every release is charged as if all clients took part.
 
@@ -78,7 +78,7 @@ class DistributedDP(OneShot):
     clients_sample: ClassVar[bool] = True
 
     def plan(self, query: Query[Any], setting: Setting) -> Plan:
-        """Only sums, for a budget, whose total with all noise provably fits into 64 bits.
+        """Plan sums only, for a budget, whose total with all noise provably fits into 64 bits.
 
         `Plan.noise` is what a total over all clients would carry. `setting.clients` of 0 stands for a number
         that is not known yet.
@@ -95,13 +95,13 @@ class DistributedDP(OneShot):
         return plan
 
     def largest_extra(self, plan: Plan) -> int:
-        """The largest share of noise, for the proof that totals do not wrap."""
+        """Return the largest share of noise, for the proof that totals do not wrap."""
         return plan.query.of.overlap * accounting.largest_share(plan.noise)
 
     def contribution(
         self, plans: Sequence[Plan], measure: Measure, numbers: Sizes, randomness: Randomness
     ) -> Vector:
-        """The measured vectors, each with this client's share of its noise."""
+        """Return the measured vectors, each with this client's share of its noise."""
         shares = [_drawn(plan, Fraction(1, numbers.honest), randomness) for plan in plans]
         for plan, share in zip(plans, shares, strict=True):
             require(
@@ -113,7 +113,7 @@ class DistributedDP(OneShot):
     def exchange(
         self, exchange: Exchange, randomness: Randomness
     ) -> Generator[Round, Replies, tuple[Released[Any], ...]]:
-        """The secure sum; what it opens carries the survivors' noise."""
+        """Run the secure sum; what it opens carries the survivors' noise."""
         totals = yield from super().exchange(exchange, randomness)
         honest = self.sizes_of(exchange).honest
         return tuple(
@@ -124,7 +124,7 @@ class DistributedDP(OneShot):
     def aggregate(
         self, plans: Sequence[Plan], totals: Sequence[Vector], clients: int, randomness: Randomness
     ) -> tuple[Released[Any], ...]:
-        """The shares of all clients add up to one draw with as many parts."""
+        """Simulate the noise: the shares of all clients add up to one draw with as many parts."""
         self.check_cohort(clients)
         honest = self.sizes(clients, roster=plans[0].setting.clients or clients).honest
         return tuple(
@@ -137,12 +137,12 @@ class DistributedDP(OneShot):
         )
 
     def _noise(self, noise: Noise, *, honest: int, survivors: int) -> Noise:
-        """The noise in a total over so many survivors."""
+        """Return the noise in a total over `survivors` clients."""
         copies = survivors / honest
         return replace(noise, variance=noise.variance / noise.copies * copies, copies=copies)
 
     def statement(self, setting: Setting) -> str:
-        """What holds, against whom, and what is assumed."""
+        """State what holds, against whom, and what is assumed."""
         budget = budget_of(setting, self.name)
         return (
             f"What the server learns, and what is published, is differentially private for "
@@ -155,6 +155,6 @@ class DistributedDP(OneShot):
 
 
 def _drawn(plan: Plan, parts: Fraction, randomness: Randomness) -> Vector:
-    """So many parts of the noise of a query, on its entries."""
+    """Draw `parts` parts of the noise of a query, on its entries."""
     summary = plan.query.of
     return spread(summary, accounting.draw_parts(plan.noise, summary.draws, parts, randomness))

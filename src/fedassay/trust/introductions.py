@@ -1,7 +1,8 @@
-"""How two servers introduce themselves to clients and to each other: what trust models with a second server share.
+"""Introduction of two servers to clients and to each other: common part of trust models with a second server.
 
-In the first leg both servers draw a key for this exchange alone, and sign it if they have an identity. Everybody else
-gets names, keys and signatures from the relay, which nobody trusts: who has a roster believes only what is signed.
+In the first leg both servers draw a key for this exchange alone, and sign it if they have an identity. All other
+parties get names, keys and signatures from the relay, which is not trusted: a party with a roster believes only what
+is signed.
 The relay asks both servers, or one, and ends the exchange if one does not answer.
 """
 
@@ -27,11 +28,11 @@ from fedassay.protocol.vocabulary import (
 
 SIGNATURE_BYTES = 64
 INTRODUCTION = frozenset({"servers", "keys", "signatures"})
-"""The fields of an introduction, in every message that has one."""
+"""Fields of an introduction, in every message that has one."""
 
 
 class Pair(NamedTuple):
-    """One thing for, or of, each server."""
+    """Pair of things, one for, or of, each server."""
 
     first: bytes
     second: bytes
@@ -47,7 +48,7 @@ class Introduced(NamedTuple):
 
 @dataclass(frozen=True)
 class Introductions:
-    """The introductions of one trust model; a signature for one is worth nothing under another.
+    """Introductions of one trust model; a signature for one is worth nothing under another.
 
     Each `told_` function returns the checked content of a request or raises `ProtocolError`: the party stays silent.
     """
@@ -65,7 +66,7 @@ class Introductions:
             raise ProtocolError(f"{self.trust}: {sentence}")
 
     def fields(self, message: object, names: set[str], *, who: str = "the relay") -> dict[str, object]:
-        """The message, if it is a mapping with these fields and no others."""
+        """Return the message, if it is a mapping with these fields and no others."""
         if not isinstance(message, dict) or message.keys() != names:
             raise ProtocolError(
                 f"{self.trust}: got a message of {who} without its fields {', '.join(sorted(names))}."
@@ -77,7 +78,7 @@ class Introductions:
     def hello(
         self, request: Request, session_of: Callable[[tuple[str, str]], bytes], randomness: Randomness
     ) -> tuple[Message, Message]:
-        """A server's reply to the first leg, and what it keeps: its place, the session, and its key's private half."""
+        """Return a server's reply to the first leg, and what it keeps: its place, the session, and its private half."""
         servers = self._names(self.fields(request.message, {"servers"})["servers"])
         name, credentials = request.recipient, request.credentials
         self.require(name in servers, f"got the servers {servers}, expected this one to be among them.")
@@ -92,11 +93,11 @@ class Introductions:
         }
 
     def signed_words(self, session: bytes, party: int, public: bytes) -> bytes:
-        """What a server signs: this is my key, in this session, as this party."""
+        """Return the words that a server signs: this is my key, in this session, as this party."""
         return context(self.purpose, session, party, public)
 
     def read_key(self, reply: object, *, server: str) -> tuple[bytes, bytes]:
-        """What the relay reads: a server's public key and its signature (empty if it has no identity)."""
+        """Return what the relay reads: a server's public key and its signature (empty if it has no identity)."""
         found = self.fields(reply, {"public", "signature"}, who=server)
         public, signature = found["public"], found["signature"]
         if not (isinstance(public, bytes) and is_usable(public) and is_signature(signature)):
@@ -104,10 +105,10 @@ class Introductions:
         assert isinstance(signature, bytes)
         return public, signature
 
-    # --- what others are told ---------------------------------------------------------------------------------
+    # --- what others receive --------------------------------------------------------------------------------------
 
     def told_servers(self, message: object) -> Introduced:
-        """Both servers' names, keys and signatures; they must differ."""
+        """Read both servers' names, keys and signatures; they must differ."""
         told = self.fields(message, set(INTRODUCTION))
         names = self._names(told["servers"])
         keys, signatures = told["keys"], told["signatures"]
@@ -119,11 +120,11 @@ class Introductions:
         return Introduced(names, Pair(*keys), Pair(*signatures))
 
     def check_servers(self, servers: Introduced, session: bytes, credentials: PartyKeys | None) -> None:
-        """What a client believes: the second server is the one that is pinned as such, and its key is signed.
+        """Check that the second server is the one that is pinned as such, and that its key is signed.
 
         Under another name the coordinator, which runs the first server, could appoint any site that works with it.
-        The first server belongs to whoever asks, and asks through a transport that says who that is; if the roster has
-        a key for it, it must have signed too.
+        The first server belongs to the asker, who asks through a transport that identifies it. If the roster has a key
+        for the first server, that key must have signed too.
         """
         if credentials is None:
             return
@@ -139,7 +140,7 @@ class Introductions:
     def told_later(
         self, request: Request, state: Message, *also: str
     ) -> tuple[KeyPair, Introduced, dict[str, Any]]:
-        """A server's own pair, both servers, and the other fields of a message in which these are introduced.
+        """Read a server's own pair, both servers, and the other fields of a message in which these are introduced.
 
         It believes that the other server is the one of the first leg, that its key stays, and that it has signed it.
         `state` is that of `hello` and, once known, has the `keys`.
@@ -174,7 +175,7 @@ class Introductions:
     # --- the relay --------------------------------------------------------------------------------------------
 
     def servers(self, exchange: Exchange) -> tuple[str, str]:
-        """The names of the two servers."""
+        """Return the names of the two servers."""
         names = exchange.helpers
         if len(names) != 2 or names[0] == names[1]:
             raise UsageError(
@@ -183,7 +184,7 @@ class Introductions:
         return names[0], names[1]
 
     def ask(self, requests: Mapping[str, Message]) -> Generator[Round, Replies, tuple[Any, ...]]:
-        """One leg to one server or both; without any of their replies there is no release."""
+        """Carry out a leg to one server or both; without any of their replies there is no release."""
         replies = yield Round(to=Party.HELPER, requests=requests)
         for server in requests:
             if server not in replies:
@@ -194,7 +195,7 @@ class Introductions:
         return tuple(replies[server] for server in requests)
 
     def introduced(self, servers: tuple[str, str]) -> Generator[Round, Replies, Message]:
-        """The first leg: both servers' names, keys and signatures, as everybody else is told them."""
+        """Carry out the first leg: return both servers' names, keys and signatures, as all others receive them."""
         replies = yield from self.ask({server: {"servers": list(servers)} for server in servers})
         read = [self.read_key(reply, server=name) for reply, name in zip(replies, servers, strict=True)]
         return {
@@ -205,5 +206,5 @@ class Introductions:
 
 
 def is_signature(value: object) -> bool:
-    """Whether this can be a signature: the right length, or empty where nobody signs."""
+    """Return whether this can be a signature: the right length, or empty where signatures are not used."""
     return isinstance(value, bytes) and len(value) in (0, SIGNATURE_BYTES)

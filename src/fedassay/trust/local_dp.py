@@ -1,4 +1,4 @@
-"""Local differential privacy: every message is private before it leaves its client. Nobody is trusted.
+"""Local differential privacy: every message is private before it leaves its client. No party is trusted.
 
 Two encodings of what is summed or collected:
 
@@ -64,7 +64,7 @@ from fedassay.trust.local_reports import (
 )
 
 _ONE = Sensitivity(l1=1.0, l2=1.0)
-"""Randomised response of ε is charged like a discrete Laplace draw of scale 1/ε for a change of one."""
+"""Sensitivity of randomised response: ε is charged like a discrete Laplace draw of scale 1/ε for a change of one."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,11 +80,11 @@ class LocalDP(LocalParameters, TrustModel):
     clients or of the network.
 
     What counts as public: who is in the cohort, who answered, which partition each client reports on. Clients
-    without a row answer like any other, so that silence says nothing.
+    without a row answer like any other, so that silence reveals nothing.
 
     Edge cases: all queries of a task spend parts of epsilon if any of them may be answered by `unary`, because
     those parts cannot be added to parts of a zCDP budget; delta then is not used. A malformed reply is a dropout.
-    A partition that nobody reported on ends the exchange.
+    A partition without reports ends the exchange.
     """
 
     name: ClassVar[str] = "local-dp"
@@ -92,7 +92,7 @@ class LocalDP(LocalParameters, TrustModel):
     shows_measurements: ClassVar[bool] = False
 
     def with_one_row_each(self, protection: Protection) -> Protection:
-        """The unit client, of one row, so that unary encoding serves; unless something else was asked for."""
+        """Return the unit client, of one row, so that unary encoding serves; unless something else was asked for."""
         if self.encoding == "noise" or protection.rows_per_client not in (None, 1):
             return protection
         return Protection(unit=Unit.CLIENT, neighbours=protection.neighbours, rows_per_client=1)
@@ -159,7 +159,7 @@ class LocalDP(LocalParameters, TrustModel):
     def exchange(
         self, exchange: Exchange, randomness: Randomness
     ) -> Generator[Round, Replies, tuple[Released[Any], ...]]:
-        """Server half: one round, then count the ones of each partition, or add the noisy vectors."""
+        """Run the server half: one round, then count the ones of each partition, or add the noisy vectors."""
         questions = [Question.of(plan) for plan in exchange.plans]
 
         def fits(name: str, contents: list[Any]) -> list[Any] | None:
@@ -177,7 +177,7 @@ class LocalDP(LocalParameters, TrustModel):
     def respond(
         self, request: Request, measure: Measure, state: Message, randomness: Randomness
     ) -> tuple[Message, Message]:
-        """Client half: a private report per plan; always one, whatever was measured."""
+        """Run the client half: make a private report per plan; always one, whatever was measured."""
         plain.require_first_leg(request)
         questions = [Question.of(plan) for plan in request.plans]
         partitions = _assigned(questions, request.exchange, request.recipient)
@@ -192,13 +192,13 @@ class LocalDP(LocalParameters, TrustModel):
     def aggregate(
         self, plans: Sequence[Plan], totals: Sequence[Vector], clients: int, randomness: Randomness
     ) -> tuple[Released[Any], ...]:
-        """Sums only. Unary reports only of clients with one row: totals do not show who has which rows."""
+        """Simulate sums only; unary reports only of clients with one row: totals do not show who has which rows."""
         return tuple(
             _simulated(plan, total, clients, randomness) for plan, total in zip(plans, totals, strict=True)
         )
 
     def statement(self, setting: Setting) -> str:
-        """What holds, against whom, for which unit, and what is public."""
+        """State what holds, against whom, for which unit, and what is public."""
         budget = budget_of(setting, self.name)
         epsilon, delta = exactly(budget.epsilon), exactly(budget.delta)
         if self._may_be_unary(setting):
@@ -230,7 +230,7 @@ class LocalDP(LocalParameters, TrustModel):
 
 
 def _assigned(questions: Sequence[Question], exchange: bytes, client: str) -> list[int]:
-    """Which partition this client reports on, for each question: public."""
+    """Return which partition this client reports on, for each question: public."""
     return [
         assigned(exchange, index, client, len(question.partitions)) if question.partitions else 0
         for index, question in enumerate(questions)
@@ -238,7 +238,7 @@ def _assigned(questions: Sequence[Question], exchange: bytes, client: str) -> li
 
 
 def _check_choice(query: Query[Any], setting: Setting) -> None:
-    """A choice protects one row, where all else protects everything that the client holds."""
+    """Check the bound on rows: a choice protects one row, where all else protects all that the client holds."""
     if isinstance(query, Select) and setting.protection.rows_per_client != 1:
         raise UnsupportedQuery(
             f"Select of {query.of.name}: with the encoding unary all that a client holds is protected, and a choice "
@@ -247,7 +247,7 @@ def _check_choice(query: Query[Any], setting: Setting) -> None:
 
 
 def check_parts_are_clients(query: Query[Any], setting: Setting) -> None:
-    """A client with rows in both parts would report twice, and each report is about all that it holds."""
+    """Check the parts: a client with rows in both would report twice, and each report is about all that it holds."""
     if query.part is not Part.ALL and setting.protection.unit is not Unit.CLIENT:
         raise UnsupportedQuery(
             f"{query.of.name} of the {query.part} rows: a client with several rows would report on both parts, "
@@ -256,21 +256,21 @@ def check_parts_are_clients(query: Query[Any], setting: Setting) -> None:
 
 
 def _unary_noise(query: Query[Any], budget: Budget, clients: int) -> Noise:
-    """The law for this share of epsilon, if clients spread evenly over the partitions."""
+    """Return the law for this share of epsilon, if clients spread evenly over the partitions."""
     scale = accounting.calibrate(Budget(epsilon=budget.epsilon), _ONE, query.share).scale
     parts = len(query.of.partitions)
     return reported(max(scale, SMALLEST_SCALE), [max(1, clients) / parts] * parts)
 
 
 def _simulated(plan: Plan, total: Vector, clients: int, randomness: Randomness) -> Released[Any]:
-    """A release drawn from the law of the protocol."""
+    """Draw a release from the law of the protocol."""
     require_sum(plan.query)
     if plan.noise.law != UNARY:
         noise = several(plan.noise, clients)
         drawn = sum_of_draws(noise, plan.query.of.draws, randomness)
         return Released(value=total + spread(plan.query.of, drawn), noise=noise, clients=clients)
     if total[plan.query.of.partitions[0]].sum() > clients:
-        # Where there are not more rows than clients, nobody is taken to have two.
+        # Where there are not more rows than clients, no client is taken to have two.
         raise UnsupportedQuery(
             f"{plan.query.of.name}: totals do not show which rows belong to one client; give `rows_per_client=1` "
             "or use the faithful mode."

@@ -1,9 +1,9 @@
-"""What reports that are private by themselves look like, how a client makes one, and what they say together.
+"""Reports that are private by themselves: their form, how a client makes one, and what they yield together.
 
 Shared by `local_dp`, where it is known who sent which report, and `shuffle`, where it is not: nothing here asks for
 a name.
 
-Optimized Unary Encoding: one client says which cell it is in, by bits that are randomised one by one.
+Optimized Unary Encoding: one client reports which cell it is in, by bits that are randomised one by one.
 
 The bit of the client's own cell is 1 with probability ½, every other bit with probability q, a little above
 1/(e^ε + 1). A client without a row sends bits that are all 1 with probability q.
@@ -49,11 +49,11 @@ from fedassay.protocol.vocabulary import Noise, Plan, Randomness, Released, Sum,
 # --- noise that is drawn whole ------------------------------------------------------------------------------
 
 _LONGEST = 2**11
-"""Draws are shorter than so many scales: the samplers stop below 1024 (Laplace) and 66 (Gaussian)."""
+"""Bound on draws, in scales: the samplers stop below 1024 (Laplace) and 66 (Gaussian)."""
 
 
 def reach(noise: Noise) -> int:
-    """Every draw is smaller in absolute value.
+    """Return a bound that every draw stays below in absolute value.
 
     Examples
     --------
@@ -64,12 +64,12 @@ def reach(noise: Noise) -> int:
 
 
 def room_beside(noise: Noise, summary: Summary[Any]) -> int:
-    """Totals below this, in absolute value, are still int64 with their noise."""
+    """Return the bound below which totals, in absolute value, are still int64 with their noise."""
     return 2**63 - summary.overlap * reach(noise)
 
 
 def spread(summary: Summary[Any], draws: Vector) -> Vector:
-    """What the draws add to a total of the summary, checked to be as long as it."""
+    """Return what the draws add to a total of the summary, checked to be as long as it."""
     added = summary.spread(draws)
     if added.dtype != np.int64 or added.shape != (summary.length,):
         raise ProtocolError(f"{summary.name}: its noise is not {summary.length} whole numbers.")
@@ -77,7 +77,7 @@ def spread(summary: Summary[Any], draws: Vector) -> Vector:
 
 
 def several(noise: Noise, messages: int) -> Noise:
-    """The noise in the sum of so many messages.
+    """Return the noise in the sum of `messages` messages.
 
     Examples
     --------
@@ -88,7 +88,7 @@ def several(noise: Noise, messages: int) -> Noise:
 
 
 def sum_of_draws(noise: Noise, size: int, randomness: Randomness) -> Vector:
-    """Simulation: sums of `noise.copies` draws, by the law of such sums.
+    """Draw sums of `noise.copies` draws, by the law of such sums (simulation).
 
     Laplace: the difference of two negative binomial draws. Gaussian of σ >= 2: one draw of √copies·σ, which
     differs from the sum by a total variation of about copies·exp(-π²σ²) at most, under 1e-9 for 10^7 clients
@@ -110,11 +110,11 @@ def sum_of_draws(noise: Noise, size: int, randomness: Randomness) -> Vector:
 # --- optimized Unary Encoding -------------------------------------------------------------------------------
 
 SMALLEST_SCALE = 1 / 32
-"""No smaller 1/ε is used: at ε = 32 a bit lies once in 10^13 times, and 2^-64 is still far below q."""
+"""Smallest 1/ε that is used: at ε = 32 a bit lies once in 10^13 times, and 2^-64 is still far below q."""
 
 _FAIR = 2**63
 _AT_ONCE = 1 << 12
-"""Reports that are unpacked together."""
+"""Number of reports that are unpacked together."""
 
 Partitions = Sequence[NDArray[np.int64]]
 
@@ -149,24 +149,24 @@ class UnaryEncoding:
 
     @property
     def variance(self) -> float:
-        """V = q(1-q)/(½-q)²: what one report adds to the variance of a count that it has nothing to do with."""
+        """V = q(1-q)/(½-q)²: the variance that one report adds to a count that it has nothing to do with."""
         return self.q * (1 - self.q) / self.contrast**2
 
     def report(self, cell: int | None, cells: int, randomness: Randomness) -> bytes:
-        """Client side: the randomised bits, eight to a byte, for this cell or for none."""
+        """Return the randomised bits, eight to a byte, for this cell or for none (client side)."""
         thresholds = np.full(cells, self.threshold, dtype=np.uint64)
         if cell is not None:
             thresholds[cell] = _FAIR
         return np.packbits(randomness.words(cells) < thresholds).tobytes()
 
     def estimate(self, ones: NDArray[np.int64], reports: int, clients: int) -> NDArray[np.float64]:
-        """How many of all clients are in each cell of a partition on which so many reported."""
+        """Estimate the number of all clients in each cell of a partition on which `reports` clients reported."""
         return np.asarray((ones - reports * self.q) * (clients / reports / self.contrast))
 
     def simulated_ones(
         self, counts: NDArray[np.int64], reports: int, rng: np.random.Generator
     ) -> NDArray[np.int64]:
-        """How many ones each cell gets from so many reports, if this many are about it.
+        """Draw the number of ones that each cell gets from `reports` reports, of which `counts` are about each cell.
 
         The exact law: given the cells, all bits are independent.
         """
@@ -184,7 +184,7 @@ def _threshold(scale: float) -> int:
 
 
 def assigned(exchange: bytes, plan: int, client: str, partitions: int) -> int:
-    """Which partition a client reports on: public, the same on both sides, uniform up to 2^-60.
+    """Return the partition that a client reports on: public, the same on both sides, uniform up to 2^-60.
 
     Examples
     --------
@@ -197,7 +197,7 @@ def assigned(exchange: bytes, plan: int, client: str, partitions: int) -> int:
 
 
 def chosen_row(counts: NDArray[np.int64], randomness: Randomness) -> int | None:
-    """The cell of one row, chosen uniformly among all rows of the client; None if it has none."""
+    """Choose the cell of one row, uniformly among all rows of the client; None if it has none."""
     ends = np.cumsum(np.maximum(counts, 0))
     if ends[-1] == 0:
         return None
@@ -206,14 +206,14 @@ def chosen_row(counts: NDArray[np.int64], randomness: Randomness) -> int | None:
 
 
 def well_formed(report: object, cells: int) -> bool:
-    """Whether an honest client could have sent this: so many bits, and zeros to fill the last byte."""
+    """Return whether an honest client could have sent this: a bit per cell, and zeros to fill the last byte."""
     if type(report) is not bytes or len(report) != -(-cells // 8):
         return False
     return cells % 8 == 0 or report[-1] & (0xFF >> cells % 8) == 0
 
 
 def ones_of(reports: Sequence[bytes], cells: int) -> NDArray[np.int64]:
-    """How many of these well-formed reports have a one in each cell."""
+    """Count for each cell the well-formed reports that have a one in it."""
     ones = np.zeros(cells, dtype=np.int64)
     for start in range(0, len(reports), _AT_ONCE):
         some = reports[start : start + _AT_ONCE]
@@ -225,7 +225,7 @@ def ones_of(reports: Sequence[bytes], cells: int) -> NDArray[np.int64]:
 def simulated_partition(
     total: Vector, partitions: Partitions, clients: int, rng: np.random.Generator
 ) -> list[tuple[NDArray[np.int64], int]]:
-    """For each partition, the counts and the number of clients that report on it, given the counts of all.
+    """Draw for each partition the counts and the number of clients that report on it, given the counts of all.
 
     The exact law where every client has at most one row: each client goes to a partition of its own choice,
     so that the rows of each cell of the finest partition, and the clients without a row, split multinomially.
@@ -252,16 +252,16 @@ def simulated_partition(
 # --- what reports that are private by themselves look like --------------------------------------------------
 
 LIMIT = 2**63
-"""Totals of noisy vectors stay below: they are int64."""
+"""Strict bound on totals of noisy vectors: they are int64."""
 
 
 def largest_report(summary: Summary[Any], noise: Noise) -> int:
-    """No entry of an honest client's noisy vector is larger."""
+    """Return a bound on every entry of an honest client's noisy vector."""
     return summary.largest + summary.overlap * reach(noise)
 
 
 class Report(NamedTuple):
-    """What one client says in answer to one query, and on which partition of the summary (0 if there are none)."""
+    """Answer of one client to one query, and the partition of the summary that it is on (0 if there are none)."""
 
     content: Any
     partition: int = 0
@@ -269,18 +269,18 @@ class Report(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Question:
-    """A planned query, as clients report on it: what all their reports have in common."""
+    """Planned query, as clients report on it: the common part of all their reports."""
 
     plan: Plan
     partitions: Partitions
 
     @classmethod
     def of(cls, plan: Plan) -> Question:
-        """How this plan is reported on; only unary reports have partitions."""
+        """Return the way to report on this plan; only unary reports have partitions."""
         return cls(plan=plan, partitions=plan.query.of.partitions if plan.noise.law == UNARY else ())
 
     def report(self, vector: Vector, partition: int, randomness: Randomness) -> Any:
-        """Client side: a report that is private by itself; there always is one, whatever was measured."""
+        """Make a report that is private by itself (client side); there always is one, whatever was measured."""
         plan = self.plan
         if self.partitions:
             cells = self.partitions[partition]
@@ -291,7 +291,7 @@ class Question:
         return vector + spread(plan.query.of, accounting.draw(plan.noise, plan.query.of.draws, randomness))
 
     def fits(self, report: Report) -> bool:
-        """Whether an honest client could have sent this."""
+        """Return whether an honest client could have sent this."""
         content = report.content
         if self.partitions:
             known = 0 <= report.partition < len(self.partitions)
@@ -306,7 +306,7 @@ class Question:
         return content.size == 0 or bool(content.max() <= bound and content.min() >= -bound)
 
     def release(self, reports: Sequence[Report]) -> Released[Any]:
-        """What these fitting reports say together."""
+        """Compute the released value from these fitting reports."""
         plan, clients = self.plan, len(reports)
         if self.partitions:
             groups: list[list[bytes]] = [[] for _ in self.partitions]
@@ -336,7 +336,7 @@ def _one_hot(place: int, length: int) -> Vector:
 
 
 def reported(scale: float, reports: Sequence[float]) -> Noise:
-    """The law of the estimates from so many reports on each partition."""
+    """Return the law of the estimates from `reports` reports on each partition."""
     clients = math.fsum(reports)
     return Noise(
         law=UNARY,
@@ -347,7 +347,7 @@ def reported(scale: float, reports: Sequence[float]) -> Noise:
 
 
 def estimated(plan: Plan, ones: Sequence[Vector], reports: Sequence[int]) -> Released[Any]:
-    """The estimates of all cells from the ones of each partition."""
+    """Estimate all cells from the ones of each partition."""
     clients = sum(reports)
     if clients < 2 or min(reports) == 0:
         raise TooFewClients(

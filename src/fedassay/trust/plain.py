@@ -51,10 +51,10 @@ def check_no_wrap(query: Query[Any], setting: Setting, *, limit: int) -> None:
 def ask(
     exchange: Exchange, field: str, fits: Callable[[str, list[Any]], list[Any] | None]
 ) -> Generator[Round, Replies, list[list[Any]]]:
-    """Server half: ask every client of the cohort once; who does not answer properly is left out.
+    """Ask every client of the cohort once (server half); leave out those that do not answer properly.
 
     A reply is a list of one thing for each plan, under `field`; `fits` is called with a client's name and this list,
-    and returns what the client has said, or None if it is nothing that an honest client could have sent.
+    and returns what the client has answered, or None if it is nothing that an honest client could have sent.
     """
     replies = yield Round(requests={name: {} for name in exchange.cohort})
     answers = []
@@ -70,7 +70,7 @@ def ask(
 
 
 def ask_for_vectors(exchange: Exchange) -> Generator[Round, Replies, list[list[Vector]]]:
-    """Server half: the vectors of each client that answered, one per plan."""
+    """Ask for the vectors of each client that answered, one per plan (server half)."""
 
     def fits(name: str, vectors: list[Any]) -> list[Any] | None:
         fit = all(_fits(vector, plan) for vector, plan in zip(vectors, exchange.plans, strict=True))
@@ -86,7 +86,7 @@ def require_first_leg(request: Request) -> None:
 
 
 def answer(request: Request, measure: Measure) -> Message:
-    """Client half: the measured vectors; for a `Select`, a one at the smallest loss (the first, if tied)."""
+    """Return the measured vectors (client half); for a `Select`, a one at the smallest loss (the first, if tied)."""
     require_first_leg(request)
     return {
         "vectors": [
@@ -97,7 +97,7 @@ def answer(request: Request, measure: Measure) -> Message:
 
 
 def total(vectors: Sequence[Vector], plan: Plan, *, limit: int) -> Vector:
-    """The sum over clients, proven not to wrap by the number that really answered."""
+    """Return the sum over clients, proven not to wrap by the number that really answered."""
     if len(vectors) * plan.query.of.largest >= limit:
         raise ProtocolError(f"{plan.query.of.name}: more clients answered than the plan allows for.")
     result = np.zeros(plan.query.of.length, dtype=np.int64)
@@ -107,7 +107,7 @@ def total(vectors: Sequence[Vector], plan: Plan, *, limit: int) -> Vector:
 
 
 def one_hot(losses: Vector) -> Vector:
-    """A one at the smallest loss, zeros elsewhere.
+    """Return a one at the smallest loss, zeros elsewhere.
 
     Examples
     --------
@@ -132,7 +132,7 @@ def _fits(vector: Any, plan: Plan) -> bool:
 # --- plain --------------------------------------------------------------------------------------------------
 
 LIMIT = 2**63
-"""Totals stay below: they are int64."""
+"""Strict bound on totals: they are int64."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -140,7 +140,7 @@ class Plain(TrustModel):
     """Vectors in the clear, added without noise; answers every kind of query.
 
     Guarantee: none. Assumption: everyone who sees the messages or the result is trusted with exact summaries.
-    Edge cases: a client whose reply is malformed or out of bounds counts as a dropout; with nobody left
+    Edge cases: a client whose reply is malformed or out of bounds counts as a dropout; with no client left
     the release fails with `TooFewClients`.
     """
 
@@ -163,7 +163,7 @@ class Plain(TrustModel):
     def exchange(
         self, exchange: Exchange, randomness: Randomness
     ) -> Generator[Round, Replies, tuple[Released[Any], ...]]:
-        """Server half: one round, then add (or keep apart) what came."""
+        """Run the server half: one round, then add (or keep apart) what came."""
         answers = yield from ask_for_vectors(exchange)
         return tuple(
             Released(value=_gather(column, plan), noise=NO_NOISE, clients=len(answers))
@@ -173,19 +173,19 @@ class Plain(TrustModel):
     def respond(
         self, request: Request, measure: Measure, state: Message, randomness: Randomness
     ) -> tuple[Message, Message]:
-        """Client half: the exact vectors."""
+        """Run the client half: return the exact vectors."""
         return answer(request, measure), {}
 
     def aggregate(
         self, plans: Sequence[Plan], totals: Sequence[Vector], clients: int, randomness: Randomness
     ) -> tuple[Released[Any], ...]:
-        """The totals themselves; only sums can be made from totals."""
+        """Return the totals themselves; only sums can be made from totals."""
         for plan in plans:
             require_sum(plan.query)
         return tuple(Released(value=total, noise=NO_NOISE, clients=clients) for total in totals)
 
     def statement(self, setting: Setting) -> str:
-        """That nothing is promised."""
+        """State that nothing is promised."""
         return (
             "No privacy is promised. The server sees each client's exact summary, and what is published is "
             "exact: everyone who sees the messages or the results must be trusted."

@@ -1,10 +1,10 @@
-"""What is asked in an exchange, as a digest that all parties of it must share.
+"""Digest of what is asked in an exchange, which all parties of it must share.
 
-Exchanges that may have served to test a guess about somebody's rows: how a server half marks them, and how many.
+Exchanges that may have served to test a guess about a person's rows: how a server half marks them, and how many.
 
 A server half (`TrustModel.assist`) puts a sentence under `DOUBT` into its state for as long as there is reason to ask
-what went on. Whoever drives it counts such exchanges, and begins no other one once there are `MOST_DOUBTS` of them,
-until somebody has looked into it.
+what went on. The party that drives it counts such exchanges. Once there are `MOST_DOUBTS` of them, it begins no other
+exchange until an operator has looked into it.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from fedassay.protocol.vocabulary import Plan
 
 
 def question(plans: Sequence[Plan]) -> bytes:
-    """A digest of what is asked: queries, summaries with all their fields, protection and budget.
+    """Return a digest of what is asked: queries, summaries with all their fields, protection and budget.
 
-    The cohort is left out, for a client is not told how it was chosen.
+    The cohort is left out, for a client does not learn how it was chosen.
     """
     asked = [
         (
@@ -58,10 +58,10 @@ def canonical(value: Any) -> bytes:
     return context(type(value).__name__, value if isinstance(value, bytes) else repr(value))
 
 
-# --- exchanges that may have served to test a guess about somebody's rows -----------------------------------
+# --- exchanges that may have served to test a guess about a person's rows -------------------------------------
 
 DOUBT = "doubt"
-"""The entry of a state; absent if all is well."""
+"""Key of the entry in a state; absent if all is well."""
 
 MOST_DOUBTS = 3
-"""Few, as each may have told a server that lies something; more than none, as machines fail and clients cheat."""
+"""Few, as each may have revealed something to a server that lies; above 0, as machines fail and clients cheat."""

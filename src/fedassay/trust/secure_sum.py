@@ -36,7 +36,7 @@ collusion below 1.
     shows_measurements: ClassVar[bool] = False
 
     def plan(self, query: Query[Any], setting: Setting) -> Plan:
-        """Only sums, without a budget, whose total provably fits into 64 bits.
+        """Plan sums only, without a budget, whose total provably fits into 64 bits.
 
         `setting.clients` of 0 stands for a number that is not known yet.
         """
@@ -54,12 +54,12 @@ collusion below 1.
     def aggregate(
         self, plans: Sequence[Plan], totals: Sequence[Vector], clients: int, randomness: Randomness
     ) -> tuple[Released[Any], ...]:
-        """The totals: the protocol is exact, so there is nothing to draw."""
+        """Return the totals: the protocol is exact, so there is nothing to draw."""
         self.check_cohort(clients)
         return tuple(Released(value=total.copy(), noise=NO_NOISE, clients=clients) for total in totals)
 
     def statement(self, setting: Setting) -> str:
-        """What holds, against whom, and under which assumptions."""
+        """State what holds, against whom, and under which assumptions."""
         return (
             "The server learns the exact total over the clients that took part and nothing else about any single one: "
             "each vector is hidden by pads that only the sites together can remove, once. "

@@ -47,7 +47,7 @@ class ServerDP(TrustModel):
     therefore means a client that takes part but has no rows: it still answers, with the summary of no rows.
     A client must not decide by its data whether to answer.
 
-    Of a sampled cohort everybody is asked, and each client decides by a secret coin whether it takes part; otherwise
+    All clients of a sampled cohort are asked, and each decides by a secret coin whether it takes part; otherwise
     it answers as a client without rows. Readers of what is published do not learn who did, so that releases of equal
     shares need less noise where whole clients are protected (`privacy.sampling`); elsewhere every release is charged
     as if all clients took part. Against the server, which is trusted, none of this counts.
@@ -74,7 +74,7 @@ class ServerDP(TrustModel):
     def exchange(
         self, exchange: Exchange, randomness: Randomness
     ) -> Generator[Round, Replies, tuple[Released[Any], ...]]:
-        """Server half: one round, add up, add noise."""
+        """Run the server half: one round, add up, add noise."""
         answers = yield from plain.ask_for_vectors(exchange)
         columns = zip(*answers, strict=True)
         totals = [
@@ -86,20 +86,20 @@ class ServerDP(TrustModel):
     def respond(
         self, request: Request, measure: Measure, state: Message, randomness: Randomness
     ) -> tuple[Message, Message]:
-        """Client half: the exact vectors; the server is trusted with them."""
+        """Run the client half: return the exact vectors; the server is trusted with them."""
         return plain.answer(request, measure), {}
 
     def aggregate(
         self, plans: Sequence[Plan], totals: Sequence[Vector], clients: int, randomness: Randomness
     ) -> tuple[Released[Any], ...]:
-        """Noise on exact totals: also what the real exchange ends with."""
+        """Add noise to exact totals, as the real exchange does in the end."""
         return tuple(
             Released(value=_noisy(total, plan, randomness), noise=plan.noise, clients=clients)
             for plan, total in zip(plans, totals, strict=True)
         )
 
     def statement(self, setting: Setting) -> str:
-        """Who is protected, how well, against whom, and who must be trusted."""
+        """State who is protected, how well, against whom, and who must be trusted."""
         budget = budget_of(setting, self.name)
         mechanism = (
             "discrete Laplace noise" if budget.delta == 0 else "discrete Laplace or discrete Gaussian noise"
@@ -117,7 +117,7 @@ class ServerDP(TrustModel):
 def _noise(
     query: Sum[Any], setting: Setting, budget: Budget, sensitivity: Sensitivity
 ) -> tuple[Noise, float]:
-    """The noise, and the probability of taking part as far as it counts for the guarantee."""
+    """Return the noise, and the probability of taking part as far as it counts for the guarantee."""
     cohort = query.cohort
     if isinstance(cohort, Sample) and amplifies(budget, setting.protection, cohort, query.share):
         noise = calibrate_sampled(

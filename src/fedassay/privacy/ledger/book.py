@@ -1,4 +1,4 @@
-"""A durable, hash-chained list of records in a database: what ledgers and the records of a site are made of.
+"""A durable, hash-chained list of records in a database: the base of ledgers and of the records of a site.
 
 The tables of a ledger, their versions, and the steps from each version to the next.
 
@@ -37,10 +37,10 @@ STEPS: tuple[tuple[str, ...], ...] = (
     ),
     # A request that is sent again must be found among many records, and must not be recorded twice.
     (f"CREATE UNIQUE INDEX {RECORDS}_by_id ON {RECORDS} (kind, id)",),
-    # What was refused is no part of the chain.
+    # Refusals are no part of the chain.
     (f"CREATE TABLE {REFUSALS} (number BIGINT NOT NULL PRIMARY KEY, content TEXT NOT NULL)",),
 )
-"""What makes version 1 from nothing, version 2 from version 1, and so on; never changed, only added to."""
+"""Statements that lead from nothing to version 1, from there to version 2, and so on; only added to, never changed."""
 
 
 def upgrade(connection: LedgerConnection, *, label: str, to: int = len(STEPS)) -> None:
@@ -61,7 +61,7 @@ def upgrade(connection: LedgerConnection, *, label: str, to: int = len(STEPS)) -
 
 
 def version_of(connection: LedgerConnection, *, label: str) -> int:
-    """The version of the tables, 0 if there are none; raises as `upgrade` does."""
+    """Return the version of the tables, 0 if there are none; raises as `upgrade` does."""
     names = [name for (name,) in connection.execute(connection.tables_query)]
     if VERSION not in names:
         if names and connection.others_matter:
@@ -94,12 +94,12 @@ class Book:
     anchored one, must still be there, unchanged. What is looked up is believed only if it is one of the records that
     were checked, unchanged since; of these the hashes are kept in memory, 32 bytes each.
 
-    Assumptions: the disk keeps what it says it has flushed; SQLite files are on a local disk; whoever can change the
-    database *and* the anchor can go back to an older state of both.
+    Assumptions: the disk keeps what it reports as flushed; SQLite files are on a local disk; a party that can change
+    the database *and* the anchor can go back to an older state of both.
 
     Parameters
     ----------
-    anchor : where the head is kept (`anchor.py`). None is for reading only: nothing then shows that the end is missing.
+    anchor : place of the head (`anchor.py`). None is for reading only: nothing then shows that the end is missing.
     learn : called once with each record, in order, when it is known to be recorded.
     """
 
@@ -108,7 +108,7 @@ class Book:
         self.anchor = None if anchor is None else Anchor(anchor)
         self.head = Head()
         self._hashes = bytearray()
-        """Of all records that were checked, one after the other."""
+        """Hashes of all records that were checked, one after the other."""
         self._learn = learn
         self._mutex = threading.Lock()
         self._connection: LedgerConnection | None = None
@@ -121,7 +121,7 @@ class Book:
 
     @contextmanager
     def transaction(self, *, adopt: bool = False) -> Iterator[Transaction]:
-        """A moment in which nobody else uses the book; what was appended is recorded unless an error ends it.
+        """Hold the book exclusively for a moment; what was appended is recorded unless an error ends it.
 
         `adopt` makes the anchor for records that were there before it.
         """
@@ -153,7 +153,7 @@ class Book:
             self._catch_up(connection)
 
     def stored(self) -> Iterator[Record]:
-        """All records, from the first, as they are now; checked again."""
+        """Yield all records, from the first, as they are now; checked again."""
         with self._mutex, self.place.saying(), self._begun() as connection:
             yield from follow(Head(), _rows(connection, "sequence > 0"), label=self.place.label)
 
@@ -172,7 +172,7 @@ class Book:
 
     @contextmanager
     def _begun(self) -> Iterator[LedgerConnection]:
-        """A transaction of the database; a connection that has broken since the last time is replaced."""
+        """Begin a transaction of the database; a connection that has broken since the last time is replaced."""
         kept = self._connection is not None
         connection = self._connected()
         try:
@@ -248,14 +248,14 @@ class Book:
             raise _lost(self.place.label, anchored)
 
     def _found(self, connection: LedgerConnection, head: Head) -> Head:
-        """What is recorded, whole, at the sequence number of this head."""
+        """Return the head of the intact record at the sequence number of this head; an empty head if there is none."""
         if not head.sequence:
             return Head()
         rows = list(_rows(connection, "sequence = :sequence", sequence=head.sequence))
         return rows[0].head if rows and intact(rows[0]) else Head()
 
     def checked(self, record: Record) -> bool:
-        """Whether this is one of the records of the chain, as it was when it was checked."""
+        """Return whether this is one of the records of the chain, as it was when it was checked."""
         if not (isinstance(record.sequence, int) and 1 <= record.sequence <= self.head.sequence):
             return False
         end = record.sequence * _HASH
@@ -275,7 +275,7 @@ class Book:
 
 @dataclass(frozen=True)
 class Transaction:
-    """What may be done while nobody else uses a book."""
+    """Operations on a book during a transaction, which holds it exclusively."""
 
     connection: LedgerConnection
     book: Book
@@ -287,7 +287,7 @@ class Transaction:
         object.__setattr__(self, "appended", [])
 
     def find(self, kind: str, ids: Sequence[str]) -> list[Record]:
-        """The records of this kind with these ids; raises if the database has one that was never checked."""
+        """Return the records of this kind with these ids; raise if the database has one that was never checked."""
         found: list[Record] = []
         for start in range(0, len(ids), _AT_ONCE):
             some = {f"id{i}": one for i, one in enumerate(ids[start : start + _AT_ONCE])}
@@ -348,7 +348,7 @@ _waiting: list[Book] = []
 
 
 def _before_fork() -> None:
-    """Nothing may be open while this process is copied: both would believe to hold the locks of one of them."""
+    """Hold all books while this process is copied: both copies would believe to hold the locks of one of them."""
     _waiting[:] = list(_books)
     for book in _waiting:
         book._mutex.acquire()

@@ -2,9 +2,9 @@
 
 The hash of a record is SHA-256 over a fixed line, the hash of the record before and the record's own text, which is
 JSON in one canonical form (sorted keys, ASCII, no spaces) and holds the sequence number. So the last hash, the *head*,
-stands for everything before it: whoever keeps it elsewhere can tell later that nothing of that was touched.
+stands for everything before it: a party that keeps it elsewhere can check later that nothing of that was touched.
 
-What a chain alone does not show: that records at its end are missing, or that all of it was computed anew. For that the
+A chain alone does not show that records at its end are missing, or that all of it was computed anew. For that the
 head is kept apart (`anchor`).
 """
 
@@ -51,7 +51,7 @@ _JSON = json.JSONDecoder(parse_float=_finite, parse_constant=_finite)
 
 @dataclass(frozen=True, kw_only=True)
 class Head:
-    """How far a chain goes, and the hash there."""
+    """Length of a chain, and the hash at its end."""
 
     sequence: int = 0
     hash: str = "0" * 64
@@ -59,7 +59,7 @@ class Head:
 
 @dataclass(frozen=True, kw_only=True)
 class Record:
-    """One record as the database holds it. `content` is what was hashed; `kind` and `id` only help to find it."""
+    """Record as the database holds it. `content` is the hashed text; `kind` and `id` only help to find it."""
 
     sequence: int
     kind: str
@@ -75,12 +75,12 @@ class Record:
 
     @property
     def time(self) -> str:
-        """When it was written: UTC, ISO 8601, by the clock of whoever wrote it. Nothing depends on it."""
+        """Time of writing: UTC, ISO 8601, by the clock of the writer. Nothing depends on it."""
         return str(self.parsed["time"])
 
     @property
     def body(self) -> dict[str, Any]:
-        """What was recorded."""
+        """Content of the record, as it was recorded."""
         body: dict[str, Any] = self.parsed["body"]
         return body
 
@@ -92,7 +92,7 @@ class Record:
 
 
 def record_after(head: Head, *, kind: str, id: str | None, body: Mapping[str, Any], time: str) -> Record:  # noqa: A002
-    """The record that follows this head.
+    """Return the record that follows this head.
 
     Examples
     --------
@@ -113,7 +113,7 @@ def record_after(head: Head, *, kind: str, id: str | None, body: Mapping[str, An
 
 
 def canonical(value: Any) -> str:
-    r"""The one JSON text of this value: sorted keys, no spaces, ASCII only, no number that is not finite.
+    r"""Return the one JSON text of this value: sorted keys, no spaces, ASCII only, no number that is not finite.
 
     Examples
     --------
@@ -124,14 +124,14 @@ def canonical(value: Any) -> str:
 
 
 def digest(previous: str, content: str) -> str:
-    """The hash of a record; `previous` has a fixed length, so that no two pairs give the same bytes."""
+    """Return the hash of a record; `previous` has a fixed length, so that no two pairs give the same bytes."""
     # Not ASCII is not ours: it gets a hash too, which then is not the recorded one.
     text = f"{previous}\n{content}".encode("utf-8", "backslashreplace")
     return hashlib.sha256(_LINE + text).hexdigest()
 
 
 def follow(head: Head, records: Iterable[Record], *, label: str) -> Iterator[Record]:
-    """The records, each checked against the one before; the first one must follow this head.
+    """Yield the records, each checked against the one before; the first one must follow this head.
 
     Raises
     ------
@@ -148,7 +148,7 @@ def follow(head: Head, records: Iterable[Record], *, label: str) -> Iterator[Rec
 
 
 def intact(record: Record) -> bool:
-    """Whether the content is one of a record, and its hash and the columns that help to find it agree with it."""
+    """Return whether the content is one of a record, and its hash and the search columns agree with it."""
     if not isinstance(record.content, str) or digest(record.previous, record.content) != record.hash:
         return False
     try:
@@ -165,7 +165,7 @@ def intact(record: Record) -> bool:
 
 
 def id_text(id: str | bytes) -> str:  # noqa: A002
-    """An id as ASCII text: bytes and texts never mean the same. In the place of a long one stands its hash.
+    """Return an id as ASCII text: bytes and texts never mean the same. A long one is replaced by its hash.
 
     Examples
     --------
@@ -179,7 +179,7 @@ def id_text(id: str | bytes) -> str:  # noqa: A002
 
 
 def body_of(charge: Charge) -> dict[str, Any]:
-    """A charge as plain JSON values. A sensitivity may be infinite where there is no noise."""
+    """Return a charge as plain JSON values. A sensitivity may be infinite where there is no noise."""
     body = asdict(charge) | {"id": _plain_id(charge.id)}
     for name in _NUMBERS:
         number = float(body[name])
@@ -188,7 +188,7 @@ def body_of(charge: Charge) -> dict[str, Any]:
 
 
 def charge_of(body: Mapping[str, Any]) -> Charge:
-    """The charge that `body_of` was made from; fields that are younger than the record have their defaults.
+    """Return the charge that `body_of` was made from; fields that are younger than the record have their defaults.
 
     Examples
     --------
@@ -217,12 +217,12 @@ def _plain_id(id: str | bytes) -> Any:  # noqa: A002
 
 _ANCHOR_LINE = re.compile(rb"fedassay-ledger-head ([0-9]{20}) ([0-9a-f]{64})\n")
 _LARGEST = 2**63 - 1
-"""What databases call a whole number."""
+"""Largest value of a whole number in databases."""
 
 
 @dataclass(frozen=True)
 class Anchor:
-    """A file with one line: how far the ledger went when this machine last used it, and the hash there.
+    """A file with one line: the length of the ledger when this machine last used it, and the hash there.
 
     It is also the lock under which the processes of this machine use the ledger one after the other; the operating
     system frees it when a process ends, however it ends.
@@ -237,7 +237,7 @@ class Anchor:
 
     @contextmanager
     def locked(self) -> Iterator[HeldAnchor]:
-        """The anchor while no other process, thread or ledger object of this machine has it."""
+        """Lock the anchor: no other process, thread or ledger object of this machine has it meanwhile."""
         try:
             self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -254,13 +254,13 @@ class Anchor:
 
 @dataclass(frozen=True, kw_only=True)
 class HeldAnchor:
-    """An anchor that nobody else can read or write now."""
+    """Anchor under a lock: no other process or thread can read or write it now."""
 
     path: Path
     descriptor: int
 
     def read(self) -> Head | None:
-        """The head, or None if none was ever written."""
+        """Return the head, or None if none was ever written."""
         line = os.pread(self.descriptor, 4096, 0)
         if not line:
             return None

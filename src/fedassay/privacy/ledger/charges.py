@@ -1,7 +1,7 @@
-"""Who has spent what: charges, the rule that admits them, and a ledger in memory.
+"""Charges to data sets, the rule that admits them, and a ledger in memory.
 
-A ledger keeps *noise laws*, not epsilons: laws compose tightly, and the epsilon of a history is computed when
-somebody asks, at the delta they ask for. The rule is the pure function `admit`; a ledger only has to apply it
+A ledger keeps *noise laws*, not epsilons: laws compose tightly, and the epsilon of a history is
+computed on request, at the requested delta. The rule is the pure function `admit`; a ledger only has to apply it
 and record the outcome in one atomic step.
 """
 
@@ -32,15 +32,15 @@ from fedassay.protocol.vocabulary import (
 )
 
 NAMES = ("id", "dataset", "study", "trust_model", "fingerprint", "summary", "task", "asker")
-"""The fields of a charge that cost nothing: they only say what it is."""
+"""Fields of a charge that cost nothing: they only describe it."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Charge:
     """One release of one data set, as plain values that a database can hold.
 
-    `id` stands for one *answer*: whoever sends a question again gets the recorded answer again. Noise drawn
-    anew under an old id would be a second release that nobody pays for.
+    `id` stands for one *answer*: a question that is sent again gets the recorded answer again. Noise drawn
+    anew under an old id would be a second release that is not paid for.
 
     Where only shuffled messages are seen, law and scale are those of one message, and `shuffled_epsilon` and
     `shuffled_delta` what all of them cost together: the books have both, in case the shuffler turns out to be none.
@@ -68,12 +68,12 @@ class Charge:
     sampled: float = 1.0
     """The probability with which a client takes part, where it counts for the guarantee."""
     fingerprint: str = field(default="", compare=False)
-    """Of the data at that time, or empty. It is noted, not compared: a budget belongs to the id of a data set, whatever
-    its rows are by now, and a request that is sent again after rows have changed is still the same request."""
+    """Fingerprint of the data at that time, or empty. It is noted, not compared: a budget belongs to the id of a data
+    set, whatever its rows are by now. A request that is repeated after rows have changed is still the same request."""
     summary: str = field(default="", compare=False)
     task: str = field(default="", compare=False)
     asker: str = field(default="", compare=False)
-    """What was measured, for which kind of task, and the public key of whoever asked: for whoever reads the books."""
+    """Measured summary, kind of task, and public key of the asker: for readers of the ledger."""
 
     def __post_init__(self) -> None:
         names = tuple(getattr(self, name) for name in (*NAMES, "law") if name != "id")
@@ -118,7 +118,7 @@ class Charge:
         task: str = "",
         asker: str = "",
     ) -> Charge:
-        """What answering a planned query costs the data set."""
+        """Return the charge to the data set for answering a planned query."""
         setting, shuffled = plan.setting, cost_of(plan)
         return cls(
             id=id,
@@ -149,7 +149,7 @@ class Charge:
 
     @property
     def exact(self) -> bool:
-        """Whether the release carries no noise: its epsilon is infinite."""
+        """True if the release carries no noise: its epsilon is infinite."""
         return self.law == NO_NOISE.law
 
     @property
@@ -159,12 +159,12 @@ class Charge:
 
     @property
     def sensitivity(self) -> Sensitivity:
-        """How far one unit can move what was measured."""
+        """Bounds on how far one unit can move what was measured."""
         return Sensitivity(l1=self.l1, l2=self.l2)
 
     @property
     def shuffled(self) -> Budget | None:
-        """What shuffled messages cost together; None if that is what each of them costs."""
+        """Joint cost of shuffled messages; None if that is the cost of each of them."""
         if not self.shuffled_epsilon > 0:
             return None
         return Budget(epsilon=self.shuffled_epsilon, delta=self.shuffled_delta)
@@ -176,7 +176,7 @@ class Charge:
 
 
 class Ledger(ABC):
-    """Keeps what has been spent on each data set and refuses what would spend too much.
+    """Record of what has been spent on each data set, which refuses what would spend too much.
 
     Contract: `charge` is all or nothing; it raises before anything is recorded; once it returns, the record
     survives whatever the ledger's storage survives; the same id counts once. Concurrent calls must behave
@@ -184,12 +184,12 @@ class Ledger(ABC):
     """
 
     budget: Budget | None
-    """What each data set may spend in total; a site sets it anew when its policy has changed."""
+    """Total that each data set may spend; a site sets it anew when its policy has changed."""
 
     @property
     @abstractmethod
     def charges(self) -> tuple[Charge, ...]:
-        """Everything that was recorded, oldest first."""
+        """Charges recorded so far, oldest first."""
 
     @abstractmethod
     def charge(self, charges: Sequence[Charge]) -> None:
@@ -197,19 +197,19 @@ class Ledger(ABC):
 
     @abstractmethod
     def find(self, id: str | bytes) -> Charge | None:  # noqa: A002
-        """The charge that is recorded with this id."""
+        """Return the charge that is recorded with this id."""
 
     def has(self, id: str | bytes) -> bool:  # noqa: A002
-        """Whether a charge with this id is recorded."""
+        """Return whether a charge with this id is recorded."""
         return self.find(id) is not None
 
     @abstractmethod
     def spent(self, dataset: str, delta: float) -> float:
-        """The epsilon that the releases of this data set add up to, at this delta."""
+        """Return the epsilon that the releases of this data set add up to, at this delta."""
 
     @abstractmethod
     def split_fingerprint(self, dataset: str) -> str | None:
-        """The fingerprint of the rows of which a part (not all) was first released; None if no part was.
+        """Return the fingerprint of the rows of which a part (not all) was first released; None if no part was.
 
         Only charges with the same fingerprint may name a part; see `require_one_split`.
         """
@@ -221,7 +221,7 @@ class MemoryLedger(Ledger):
     Parameters
     ----------
     budget : None only records and refuses nothing: for simulations.
-    allow_exact : whether releases without noise pass. They are recorded, their epsilon is infinite, and the
+    allow_exact : True if releases without noise pass. They are recorded, their epsilon is infinite, and the
         budget then bounds only the others.
 
     Examples
@@ -244,7 +244,7 @@ class MemoryLedger(Ledger):
 
     @property
     def charges(self) -> tuple[Charge, ...]:
-        """Everything recorded, in order."""
+        """Charges recorded so far, in order."""
         return tuple(self._charges.values())
 
     def charge(self, charges: Sequence[Charge]) -> None:
@@ -257,15 +257,15 @@ class MemoryLedger(Ledger):
                     self._splits.setdefault(charge.dataset, charge.fingerprint)
 
     def find(self, id: str | bytes) -> Charge | None:  # noqa: A002
-        """See `Ledger`."""
+        """Return the charge that is recorded with this id; see `Ledger`."""
         return self._charges.get(id)
 
     def spent(self, dataset: str, delta: float) -> float:
-        """The epsilon that the releases of this data set add up to; infinite if one had no noise."""
+        """Return the epsilon that the releases of this data set add up to; infinite if one had no noise."""
         return compose((charge for charge in self.charges if charge.dataset == dataset), delta)
 
     def split_fingerprint(self, dataset: str) -> str | None:
-        """See `Ledger`."""
+        """Return the fingerprint of the first split; see `Ledger`."""
         return self._splits.get(dataset)
 
 
@@ -276,7 +276,7 @@ def admit(
     budget: Budget | None,
     allow_exact: bool = False,
 ) -> tuple[Charge, ...]:
-    """The charges that must be recorded, or an error if they may not be. Changes nothing.
+    """Return the charges that must be recorded, or raise if they may not be. Changes nothing.
 
     `recorded` maps ids to charges; of the charges it may leave out those of other data sets with other ids.
     """
@@ -291,7 +291,7 @@ def admit(
 
 
 def unrecorded(charges: Sequence[Charge], recorded: Mapping[str | bytes, Charge]) -> tuple[Charge, ...]:
-    """The charges whose ids are new, each once; an id that stands for something else is a `ProtocolError`."""
+    """Return the charges whose ids are new, each once; an id that stands for something else is a `ProtocolError`."""
     new: dict[str | bytes, Charge] = {}
     for charge in charges:
         known = recorded.get(charge.id, new.get(charge.id))
@@ -306,7 +306,7 @@ def unrecorded(charges: Sequence[Charge], recorded: Mapping[str | bytes, Charge]
 
 
 def by_dataset(charges: Iterable[Charge]) -> dict[str, list[Charge]]:
-    """The charges of each data set."""
+    """Group the charges by data set."""
     found: dict[str, list[Charge]] = {}
     for charge in charges:
         found.setdefault(charge.dataset, []).append(charge)
@@ -314,7 +314,7 @@ def by_dataset(charges: Iterable[Charge]) -> dict[str, list[Charge]]:
 
 
 def compose(charges: Iterable[Charge] | Mapping[Charge, int], delta: float) -> float:
-    """The epsilon of these releases of one data set together, at this delta; a mapping says how many of each.
+    """Return the epsilon of these releases of one data set together, at this delta; a mapping counts each.
 
     Releases on different atoms of the rows (`Part.atoms`) compose in parallel: each unit is in exactly one of them, so
     it meets only the releases on parts that its own atom belongs to; the worst atom counts. Assumption: all
@@ -342,7 +342,7 @@ def require_one_split(dataset: str, added: Iterable[Charge], split: str | None) 
 
     Which rows are held out depends on their places. If rows have moved, one of them may have been in the fit part
     then and in the held-out part now: the two releases add up for it. Such a release is charged with `Part.ALL`,
-    which counts for whoever may have been in it.
+    which counts for every unit that may have been in it.
 
     Parameters
     ----------
@@ -377,7 +377,7 @@ def check(
     budget: Budget,
     allow_exact: bool = False,
 ) -> None:
-    """Raise if the added charges would overspend the budget of this data set; `before` says how many of each."""
+    """Raise if the added charges would overspend the budget of this data set; `before` counts each release."""
     if not allow_exact:
         require_noise(dataset, added)
     before = {charge: times for charge, times in before.items() if not charge.exact}

@@ -1,6 +1,6 @@
 """The ledger of a site or a coordinator: in an SQLite file, or in PostgreSQL where several coordinators share it.
 
-What it has refused stands beside it (`refusals`); the sets of clients whose exact totals it has helped to open are
+Its refusals are recorded apart from it (`refusals`); the sets of clients whose exact totals it has helped to open are
 where its answers are (`member_store`).
 
 Running sums of what was spent on each data set, so that a charge need not look at all the earlier ones.
@@ -46,7 +46,7 @@ _KNOWN = {*NAMES, *_COSTS}
 
 
 class SpentTally:
-    """What was spent on one data set.
+    """Spending on one data set, as running sums.
 
     Examples
     --------
@@ -60,7 +60,7 @@ class SpentTally:
 
     def __init__(self) -> None:
         self.counts: Counter[Charge] = Counter()
-        """How many releases of each kind (`Charge.kind`) there were, in the order of the first of each."""
+        """Number of releases of each kind (`Charge.kind`), in the order of the first of each."""
         self.split: str | None = None
         """The fingerprint of the rows of which a part was first released; None if no part was."""
         self._promises: set[tuple[Unit, Neighbours]] = set()
@@ -81,13 +81,13 @@ class SpentTally:
             self._divergence[atom] = self._divergence[atom] + divergence
 
     def fits(self, added: Sequence[Charge], budget: Budget, *, allow_exact: bool = False) -> bool:
-        """True only if `ledger.check` would let the charges pass; false says nothing."""
+        """Return True only if `ledger.check` would let the charges pass; False is inconclusive."""
         noisy = [charge for charge in added if not charge.exact]
         if len(noisy) < len(added) and not allow_exact:
             return False
         if len(self._promises | {(charge.unit, charge.neighbours) for charge in noisy}) > 1:
             return False
-        # More than rounding can have taken away in so many additions, and in the conversion.
+        # More than rounding can have taken away in all these additions, and in the conversion.
         slack = 1 + (self._releases + len(noisy) + 64) * 2.0**-50
         return all(self._bound(atom, noisy, budget.delta, slack) <= budget.epsilon for atom in ATOMS)
 
@@ -104,14 +104,14 @@ class SpentTally:
 
 
 class Tallies:
-    """What was spent on each data set."""
+    """Spending on each data set, as running sums."""
 
     def __init__(self) -> None:
         self._tallies: dict[str, SpentTally] = {}
         self._kinds: dict[tuple[Any, ...], Charge] = {}
 
     def of(self, dataset: str) -> SpentTally:
-        """Of this data set; empty if nothing was."""
+        """Return the tally of this data set; empty if nothing was spent."""
         return self._tallies.get(dataset, SpentTally())
 
     def learn(self, record: Record) -> None:
@@ -153,10 +153,10 @@ class DatabaseLedger(Ledger):
 
     Parameters
     ----------
-    place : a path of an SQLite file (its head is kept beside it, in a file that ends in .head), or
+    place : a path of an SQLite file (its head is kept next to it, in a file that ends in .head), or
         ``postgresql://USER:PASSWORD@HOST/DATABASE`` (extra ``postgres``), which is never shown.
     budget : holds for each data set by itself; None only records.
-    allow_exact : whether releases without noise pass; see `MemoryLedger`.
+    allow_exact : True if releases without noise pass; see `MemoryLedger`.
     anchor : the file in which this machine keeps the head; needed for PostgreSQL.
 
     Examples
@@ -191,7 +191,7 @@ class DatabaseLedger(Ledger):
 
     @property
     def charges(self) -> tuple[Charge, ...]:
-        """Everything recorded, in order."""
+        """Charges recorded so far, in order."""
         self._book.read()
         return tuple(charge_of(record.body) for record in self._book.stored() if record.kind == CHARGE)
 
@@ -219,7 +219,7 @@ class DatabaseLedger(Ledger):
             return charge_of(found[0].body) if found else None
 
     def spent(self, dataset: str, delta: float) -> float:
-        """The epsilon that the releases of this data set add up to, at this delta."""
+        """Return the epsilon that the releases of this data set add up to, at this delta."""
         self._book.read()
         return compose(self._tallies.of(dataset).counts, delta)
 
@@ -229,7 +229,7 @@ class DatabaseLedger(Ledger):
         return self._tallies.of(dataset).split
 
     def adopt(self) -> None:
-        """Make the anchor for records that were there before it; whoever calls says that these are all."""
+        """Make the anchor for records that were there before it; the caller asserts that these are all."""
         with self._book.transaction(adopt=True):
             return
 
@@ -241,7 +241,7 @@ class DatabaseLedger(Ledger):
 
 
 def anchor_of(place: Place, anchor: Path | None) -> Path:
-    """Where the head of a ledger is kept: beside an SQLite file, unless named."""
+    """Return the file of a ledger's head: next to an SQLite file, unless named."""
     if anchor is None and place.file is not None:
         anchor = place.file.with_suffix(".head")
     if anchor is None:

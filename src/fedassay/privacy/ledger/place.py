@@ -1,4 +1,4 @@
-"""Where a ledger is: an SQLite file, or a PostgreSQL database that several coordinators share."""
+"""Place of a ledger: an SQLite file, or a PostgreSQL database that several coordinators share."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _EXPECTED = "a file such as ledger.sqlite, or postgresql://USER@HOST/DATABASE"
 _MISTYPED = re.compile(
     r"\s*postgres[a-z]*\s*([:+;]|//)|\s*[a-z][a-z0-9+.-]*:/|.*:.*@", re.IGNORECASE | re.DOTALL
 )
-"""What was meant as a URL, perhaps with a password, although it has no ``://``."""
+"""Texts that were meant as a URL, perhaps with a password, although they have no ``://``."""
 _PATIENCE = 60
 """Seconds to wait for another process that has locked the file, such as a backup."""
 
@@ -46,7 +46,7 @@ class Place:
 
     @classmethod
     def of(cls, place: str | Path, *, folder: Path = Path()) -> Place:
-        """From a path (relative ones start at the folder) or a URL.
+        """Return the place that a path (relative ones start at the folder) or a URL names.
 
         Raises
         ------
@@ -68,7 +68,7 @@ class Place:
         return cls(label=url.label, file=None, _url=url)
 
     def identity(self) -> tuple[int, int]:
-        """Which file it is now: another one after a copy was moved into its place. Always the same in PostgreSQL."""
+        """Identify the file as it is now: another one after a copy was moved into its place. Constant in PostgreSQL."""
         if self.file is None or not self.file.exists():
             return 0, 0
         found = os.stat(self.file)
@@ -87,7 +87,7 @@ class Place:
 
     @contextmanager
     def transaction(self) -> Iterator[LedgerConnection]:
-        """A connection for one transaction, committed unless an error ends it."""
+        """Open a connection for one transaction, committed unless an error ends it."""
         with self.saying(), closing(self.connect()) as connection:
             connection.begin()
             yield connection
@@ -126,7 +126,7 @@ class SqliteLedger:
 
     tables_query = "SELECT name FROM sqlite_master WHERE type = 'table'"
     others_matter = True
-    """A file with tables of something else is the wrong file."""
+    """True, as a file with tables of something else is the wrong file."""
 
     def __init__(self, file: Path) -> None:
         connection = sqlite3.connect(str(file), timeout=_PATIENCE, check_same_thread=False)
@@ -148,7 +148,7 @@ class SqliteLedger:
         self._connection.execute("COMMIT" if commit else "ROLLBACK")
 
     def execute(self, statement: str, values: Mapping[str, Any] | None = None) -> Iterator[tuple[Any, ...]]:
-        """The rows of a statement, whose parameters are written ``:name``."""
+        """Return the rows of a statement, whose parameters are written ``:name``."""
         return iter(self._connection.execute(statement, values or {}))
 
     def execute_many(self, statement: str, values: Sequence[Mapping[str, Any]]) -> None:
@@ -157,7 +157,7 @@ class SqliteLedger:
 
     @property
     def broken(self) -> bool:
-        """Whether the server has ended the connection: there is none."""
+        """True if the server has ended the connection; here there is none."""
         return False
 
     def close(self) -> None:
@@ -166,7 +166,7 @@ class SqliteLedger:
 
 
 class PostgresLedger:
-    """The same of a PostgreSQL server, whose transactions take an advisory lock in turn."""
+    """Ledger in a PostgreSQL database, whose transactions take an advisory lock in turn."""
 
     tables_query = "SELECT tablename FROM pg_tables WHERE schemaname = current_schema()"
     others_matter = False

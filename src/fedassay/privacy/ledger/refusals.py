@@ -1,6 +1,6 @@
-"""What a site remembers of the requests that it has refused: the newest ones, and how many there were.
+"""Log of the requests that a site has refused: the newest ones, and the number of all.
 
-They stand beside the chain of charges, not in it: anyone who may ask can be refused without end, and what is in the
+Refusals are kept apart from the chain of charges: a party that may ask can be refused without end, and what is in the
 chain stays there for ever.
 """
 
@@ -24,7 +24,7 @@ LONGEST_FIELD = 500
 
 @dataclass(frozen=True, kw_only=True)
 class RefusedRequest:
-    """One line of a site's log of refusals. `time` is UTC, ISO 8601; `code` is what left the site, `reason` did not.
+    """Line of a site's log of refusals. `time` is UTC, ISO 8601; `code` is what left the site, `reason` did not.
 
     Fields are cut to `LONGEST_FIELD` characters that can be printed, because strangers wrote some of them.
     """
@@ -57,7 +57,7 @@ class SiteRecords:
         self._refusals = [*self._refusals, refusal][-MOST_KEPT:]
 
     def refusals(self) -> Sequence[RefusedRequest]:
-        """The newest ones, at most `MOST_KEPT`, oldest first."""
+        """Return the newest refusals, at most `MOST_KEPT`, oldest first."""
         return tuple(self._refusals)
 
 
@@ -94,7 +94,7 @@ class DatabaseRecords(SiteRecords):
         return tuple(self.numbered().values())
 
     def numbered(self) -> dict[int, RefusedRequest]:
-        """The refusals by their number since the first one."""
+        """Return the refusals by their number since the first one."""
         if self._place.file is not None and not self._place.file.exists():
             return {}
         with self._place.transaction() as connection:

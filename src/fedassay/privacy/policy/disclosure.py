@@ -1,6 +1,6 @@
 """Disclosure profiles: small counts are hidden and others rounded, where nothing better protects them.
 
-For counts that somebody sees as they are: a client's own, where messages are not masked (`plain`), and published
+For counts that are seen as they are: a client's own, where messages are not masked (`plain`), and published
 exact totals. Guarantee: what is shown is a function of the protected counts of the finest cells, so that the parts of
 *one* summary cannot be subtracted from each other; a cell that shows 0 held 0 to `least` - 1 rows. This is statistical
 disclosure control by rule, not differential privacy: other exact answers about the same rows can undo it.
@@ -41,12 +41,12 @@ class Disclosure:
             raise UsageError(f"disclosure profile {self.name}: expected whole numbers of at least 1.")
 
     def protect(self, counts: Vector) -> Vector:
-        """The counts as they may be seen."""
+        """Return the counts as they may be seen."""
         rounded = (counts + self.multiple // 2) // self.multiple * self.multiple
         return np.where(counts < self.least, 0, rounded).astype(np.int64)
 
     def measure(self, summary: Summary[Any], rows: Rows, memory: Memory) -> tuple[Vector, Memory]:
-        """What a client shows of its rows: counts of the finest cells, protected, and all others made from these."""
+        """Return a client's protected counts: those of the finest cells, and all others made from these."""
         finest = summary.leaves
         if finest is None:
             raise UnsupportedQuery(not_counts(summary, self))
@@ -54,19 +54,19 @@ class Disclosure:
         return summary.from_leaves(self.protect(counts)), memory
 
     def publish(self, query: Query[Any], total: Total) -> Vector:
-        """An exact total of this query as it may be published."""
+        """Return an exact total of this query as it may be published."""
         self.require_published(query)
         summary = query.of
         return summary.from_leaves(self.protect(total.astype(np.int64)[summary.partitions[0]]))
 
     def require_published(self, query: Query[Any]) -> None:
-        """Refuse a query whose exact total could not be protected: before anybody is asked."""
+        """Refuse, before any client is asked, a query whose exact total could not be protected."""
         if not is_countable(query) or not query.of.partitions:
             raise UnsupportedQuery(not_counts(query.of, self))
 
     @property
     def words(self) -> str:
-        """What happens to counts, for whoever reads a result."""
+        """Description of the treatment of counts, for readers of a result."""
         rounding = f", others were rounded to multiples of {self.multiple}" if self.multiple > 1 else ""
         return f"counts of 1 to {self.least - 1} rows were replaced by 0{rounding}"
 
@@ -84,7 +84,7 @@ PROFILES: Mapping[str, Disclosure] = MappingProxyType(
 
 
 def profile_named(name: object) -> Disclosure:
-    """The profile of this name.
+    """Return the profile of this name.
 
     Examples
     --------
@@ -98,12 +98,12 @@ def profile_named(name: object) -> Disclosure:
 
 
 def is_countable(query: Query[Any]) -> bool:
-    """Whether what is asked for are counts of rows, each row in one of the finest cells."""
+    """Return whether the query asks for counts of rows, each row in one of the finest cells."""
     return isinstance(query, Sum | Collect) and query.of.leaves is not None
 
 
 def not_counts(summary: Summary[Any], profile: Disclosure) -> str:
-    """Why a profile cannot be applied."""
+    """Explain why a profile cannot be applied."""
     return (
         f"{summary.name}: it is not made of counts of rows, so that the disclosure profile {profile.name} cannot "
         "protect it; ask for something that is, or under a trust model that adds noise."

@@ -9,15 +9,15 @@ neighbours = ["add-remove"]
 finest_resolution = 4096                # numbers per query
 largest_epsilon = 1.0                   # per query
 largest_delta = 1e-6
-largest_local_epsilon = 8.0             # of one message that only a shuffler hides (8 if nothing is said)
-smallest_cohort = 5                     # 3 if nothing is said
+largest_local_epsilon = 8.0             # of one message that only a shuffler hides (default 8)
+smallest_cohort = 5                     # default 3
 smallest_cohort_difference = 3
-same_set = true                         # exact totals only over the same clients; false if nothing is said
-changed_rows = false                    # exact totals over rows that have changed since; false if nothing is said
-smallest_collusion = 0.1                # 0.1 if nothing is said
-largest_dropout = 0.2                   # 0.2 if nothing is said
+same_set = true                         # exact totals only over the same clients; default false
+changed_rows = false                    # exact totals over rows that have changed since; default false
+smallest_collusion = 0.1                # default 0.1
+largest_dropout = 0.2                   # default 0.2
 smallest_noise_shares = 5               # honest ones, in every total that opens
-trusted_members = ["hospital-b"]        # who may open totals where a study names them; none if nothing is said
+trusted_members = ["hospital-b"]        # who may open totals where a study names them; default none
 smallest_rows = 50
 disclosure = "minimum-5"
 
@@ -56,7 +56,7 @@ _KEY_BYTES = 32
 
 @dataclass(frozen=True, kw_only=True)
 class Vocabulary:
-    """The names that a policy may use: a name that nobody knows is a typing error, not a rule."""
+    """Names that a policy may use: an unknown name is a typing error, not a rule."""
 
     tasks: Collection[str]
     trust_models: Collection[str]
@@ -84,7 +84,7 @@ class PolicyFile(Policy):
         self._read: tuple[bytes, Policy] | None = None
 
     def now(self) -> Policy:
-        """The rules that the file holds now."""
+        """Return the rules that the file holds now."""
         try:
             data = self.path.read_bytes()
         except OSError as error:
@@ -100,7 +100,7 @@ class PolicyFile(Policy):
 
 @dataclass(frozen=True, kw_only=True)
 class RefuseAll(Policy):
-    """In the place of a policy that was not understood."""
+    """Policy that stands in for a policy that was not understood."""
 
     reason: str
 
@@ -109,12 +109,12 @@ class RefuseAll(Policy):
         raise PolicyRefusal(self.reason)
 
     def now(self) -> Policy:
-        """There are no rules to answer by."""
+        """Raise, as there are no rules to answer by."""
         raise PolicyRefusal(self.reason)
 
 
 def parsed(data: bytes, vocabulary: Vocabulary, *, where: str) -> Policy:
-    """The policy in the text of a file, or one that refuses everything and says why."""
+    """Return the policy in the text of a file, or one that refuses everything and says why."""
     try:
         text = data.decode("utf-8")
         content = toml_content(text)
@@ -131,7 +131,7 @@ def policy_of(
     text: str = "",
     section: tuple[str, ...] = (),
 ) -> Policy:
-    """The policy that these entries make, or one that refuses everything and says why.
+    """Return the policy that these entries make, or one that refuses everything and says why.
 
     `text` is what they were read from, and `section` where in it, to name the line.
     """
@@ -174,7 +174,7 @@ def _names(name: str, value: Any, known: Collection[str]) -> frozenset[str]:
 
 
 def _nearest(name: str, known: Collection[str]) -> str:
-    """What somebody who wrote this name may have meant."""
+    """Suggest a known name for an unknown one."""
     close = get_close_matches(name.replace("_", "-"), known, n=1)
     return f"did you mean {close[0]!r}?" if close else f"expected some of {', '.join(sorted(known))}"
 
@@ -248,7 +248,7 @@ def _summaries(name: str, value: Any, vocabulary: Vocabulary) -> dict[str, Summa
 
 
 def _allowed(path: tuple[str, ...], wanted: Any) -> Allowed:
-    """A range ({least, most}), a list of values, or the only value."""
+    """Read a range ({least, most}), a list of values, or the only value."""
     if not isinstance(wanted, dict):
         return Allowed(values=tuple(wanted) if isinstance(wanted, list) else (wanted,))
     ends = {"least", "most"}

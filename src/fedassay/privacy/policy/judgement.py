@@ -1,4 +1,4 @@
-"""What a site allows to be asked, whatever the budget: the policy has the word before the ledger.
+"""Rules of a site about what may be asked, whatever the budget: the policy decides before the ledger.
 
 A policy sees the public side of a query, who asks, and how many rows the site has. It either returns or raises
 `PolicyRefusal`; what it cannot judge it refuses. The rules that a site writes down are in `site_policy`.
@@ -18,14 +18,14 @@ from fedassay.privacy.policy.disclosure import Disclosure
 from fedassay.protocol.vocabulary import NO_NOISE, Budget, Noise, Plan, Sensitivity, Summary
 
 CountRows = Callable[[], int]
-"""How many rows a site has. Called only by rules that need it, after all others have passed."""
+"""Function that counts the rows of a site. Called only by rules that need the number, after all others have passed."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class PolicyRequest:
-    """One planned query, as a policy sees it.
+    """Planned query, as a policy sees it.
 
-    What the asker only *claims*: `task`, `study`, and `cohort`, how many clients are asked, which a secure sum then
+    The asker only *claims* `task`, `study`, and `cohort`, the number of clients that are asked, which a secure sum then
     enforces. `asker` is the public key whose signature the transport has checked, or None. `plan` the client has
     made for itself from the summary's fields, which are what it will measure.
     """
@@ -34,10 +34,10 @@ class PolicyRequest:
     study: str
     cohort: int
     task: str = ""
-    """The kind of task that asks, by its name in the catalogue, as the asker says."""
+    """Kind of task that asks, by its name in the catalogue, as the asker states it."""
     asker: str | None = None
     rows: CountRows | None = field(default=None, repr=False, compare=False)
-    """None if nobody knows."""
+    """Function that counts the rows of the site; None if the number is unknown."""
 
     @property
     def trust(self) -> Any:
@@ -46,7 +46,7 @@ class PolicyRequest:
 
     @property
     def summary(self) -> Summary[Any]:
-        """What is measured."""
+        """Summary that is measured."""
         return self.plan.query.of
 
     @property
@@ -56,12 +56,12 @@ class PolicyRequest:
 
     @property
     def clients(self) -> int:
-        """The clients that are asked, of those that are planned with."""
+        """Number of clients that are asked, of those that are planned with."""
         return min(self.cohort, self.plan.setting.clients)
 
     @property
     def smallest_total(self) -> int | None:
-        """Over how few survivors the trust model would still release; None if it makes no promise."""
+        """Fewest survivors over which the trust model would still release; None if it makes no promise."""
         survivors = getattr(self.trust, "fewest_survivors", None)
         return (
             getattr(self.trust, "minimum_cohort", None) if survivors is None else int(survivors(self.clients))
@@ -69,33 +69,33 @@ class PolicyRequest:
 
     @property
     def sizes(self) -> Any:
-        """How many members open totals, and how many of all may collude; None where nobody opens any."""
+        """Number of members who open totals, and number of possible colluders; None where no member opens any."""
         if self.trust.member_leg is None:
             return None
         return self.trust.sizes(self.clients, roster=self.plan.setting.clients)
 
     @property
     def seen(self) -> bool:
-        """Whether the server sees this client's measurement as it is, neither masked nor shared nor under noise."""
+        """True if the server sees this client's measurement as it is, neither masked nor shared nor under noise."""
         return bool(self.trust.shows_measurements)
 
     @property
     def exact(self) -> bool:
-        """Whether what is released carries no noise."""
+        """True if the release carries no noise."""
         return self.plan.noise.law == NO_NOISE.law
 
     @property
     def shuffled(self) -> Budget | None:
-        """What all messages cost together, where only shuffled ones are seen; noise is then that of one message."""
+        """Joint cost of all messages, where only shuffled ones are seen; noise is then that of one message."""
         return cost_of(self.plan)
 
     def epsilon(self, delta: float) -> float:
-        """What this query alone costs at this delta; infinite without noise."""
+        """Return the cost of this query alone at this delta; infinite without noise."""
         return _price(self.plan.noise, self.plan.sensitivity, self.shuffled, self.plan.sampled, delta)
 
     @property
     def local_epsilon(self) -> float:
-        """What one message costs by itself; infinite without noise."""
+        """Cost of one message by itself; infinite without noise."""
         return _price(self.plan.noise, self.plan.sensitivity, None, 1.0, 0.0)
 
 
@@ -108,37 +108,37 @@ def _price(
 
 
 class Policy(ABC):
-    """Says no, or nothing; and under which conditions a client answers what it has allowed."""
+    """Judge of requests, which refuses or stays silent, and sets conditions for answering what is allowed."""
 
     total: Budget | None = None
-    """What all noisy releases of a data set may cost together; None leaves it to the ledger."""
+    """Cost that all noisy releases of a data set may have together; None leaves it to the ledger."""
 
     disclosure: Disclosure | None = None
-    """What is done to counts that the server sees one by one; None if nothing is."""
+    """Treatment of counts that the server sees one by one; None for none."""
 
     smallest_cohort_difference: int | None = None
-    """Two sets of clients whose exact totals are opened are the same, or differ by as many; None if they need not."""
+    """Least difference of two sets of clients with opened exact totals, unless they are the same; None for any."""
 
     same_set: bool = False
-    """Whether all exact totals of a data set must be over the same clients."""
+    """True if all exact totals of a data set must be over the same clients."""
 
     changed_rows: bool = True
-    """Whether exact totals may be over rows that have changed since an earlier one."""
+    """True if exact totals may be over rows that have changed since an earlier one."""
 
     @abstractmethod
     def check(self, request: PolicyRequest) -> None:
         """Return if the request is allowed; raise `PolicyRefusal` otherwise."""
 
     def now(self) -> Policy:
-        """The rules as they stand: asked for once per message, so that one message is judged by one set of rules.
+        """Return the rules as they stand: called once per message, so that one message is judged by one set of rules.
 
-        Raises `PolicyRefusal` if nobody can tell what the rules are.
+        Raises `PolicyRefusal` if the rules cannot be known.
         """
         return self
 
 
 class AllowAll(Policy):
-    """Allows everything: for simulations, where nothing is really released."""
+    """Policy that allows everything: for simulations, where nothing is really released."""
 
     def check(self, request: PolicyRequest) -> None:
         """Allow the request."""

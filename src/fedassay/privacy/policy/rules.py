@@ -44,7 +44,7 @@ class Allowed:
                 raise UsageError(f"range: got {end!r}, expected a number.")
 
     def allows(self, value: Any) -> bool:
-        """Whether the parameter may have this value."""
+        """Return whether the parameter may have this value."""
         if self.values is not None and any(_same(value, one) for one in self.values):
             return True
         if isinstance(value, tuple | list):
@@ -57,7 +57,7 @@ class Allowed:
         return bool(above and (self.most is None or value <= self.most))
 
     def __str__(self) -> str:
-        """As a sentence goes on after "expected"."""
+        """Continue a sentence after "expected"."""
         if self.values is not None:
             return "one of " + ", ".join(map(repr, self.values)) if self.values else "none at all"
         least = [] if self.least is None else [f"at least {self.least:g}"]
@@ -79,13 +79,13 @@ def _same(value: Any, other: Any) -> bool:
 
 @dataclass(frozen=True, kw_only=True)
 class SummaryRule:
-    """How one summary may be asked for: the range of each parameter that is named, and of its length (`numbers`)."""
+    """Rule for one summary: the range of each parameter that is named, and of its length (`numbers`)."""
 
     parameters: Mapping[str, Allowed] = field(default_factory=dict)
     numbers: Allowed = Allowed()
 
     def refusal(self, request: PolicyRequest) -> str | None:
-        """Why the request is not allowed; None if it is."""
+        """Return the reason why the request is not allowed; None if it is."""
         summary: Any = request.summary
         if not self.numbers.allows(request.resolution):
             return f"got {request.resolution} numbers of {summary.name}, expected {self.numbers}"
@@ -147,7 +147,7 @@ class SitePolicy(Policy):
     """Sites that are believed to open totals where a study names who does; None if only all sites together may."""
     smallest_rows: int | None = None
     largest_local_epsilon: float = 8.0
-    """Of one message that only a shuffler hides: what it would cost if the shuffler turned out to be none."""
+    """Largest epsilon of one message that only a shuffler hides: its cost if the shuffler turned out to be none."""
     askers: _Names | None = None
     """Public keys, as rosters have them."""
     disclosure: Disclosure | None = None
@@ -223,7 +223,7 @@ class SitePolicy(Policy):
         return None
 
     def _committee(self, request: PolicyRequest) -> str | None:
-        """Who may be silent, who opens totals, and what is agreed about totals over other clients."""
+        """Check who may be silent, who opens totals, and what is agreed about totals over other clients."""
         dropout, members = getattr(request.trust, "dropout", None), getattr(request.trust, "members", ())
         if dropout is not None and not dropout <= self.largest_dropout:
             return (
@@ -246,7 +246,7 @@ class SitePolicy(Policy):
         return self._apart(request)
 
     def _apart(self, request: PolicyRequest) -> str | None:
-        """An exact total must be opened under terms that keep it apart from others: every member enforces them."""
+        """Check that an exact total opens under terms that keep it apart from others; every member enforces them."""
         difference = getattr(request.trust, "cohort_difference", None)
         if not request.exact or difference is None:
             return None
@@ -288,7 +288,7 @@ class SitePolicy(Policy):
         return None
 
     def _whole(self, request: PolicyRequest) -> str | None:
-        """An exact total is over all rows of all clients, whatever the policy says: less of it could be subtracted."""
+        """Check that an exact total is over all rows of all clients, whatever the policy; less could be subtracted."""
         if not request.exact:
             return None
         protection, part = request.plan.setting.protection, request.plan.query.part
@@ -306,7 +306,7 @@ class SitePolicy(Policy):
         return None
 
     def _disclosed(self, request: PolicyRequest) -> str | None:
-        """Where the server sees a client's own numbers, they must be counts, and must not get noise afterwards."""
+        """Check that single clients' numbers that the server sees are counts, and get no noise afterwards."""
         if self.disclosure is None or not request.seen:
             return None
         profile = self.disclosure.name

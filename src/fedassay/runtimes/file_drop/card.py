@@ -39,7 +39,7 @@ class FileDrop(ReleaseParameters):
 
     @property
     def begun(self) -> bool:
-        """Whether a study has been announced in the drop."""
+        """True if a study has been announced in the drop."""
         from fedassay.runtimes.file_drop.letters import ANNOUNCEMENT
 
         return (self.drop / ANNOUNCEMENT).exists()

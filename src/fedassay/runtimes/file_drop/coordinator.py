@@ -1,4 +1,4 @@
-"""The coordinator's calls: announce a study by files, go on with it, and say what is missing on the way."""
+"""The coordinator's calls: announce a study by files, go on with it, and report what is missing on the way."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def carry(parameters: FileDrop, study: StudyRun) -> Result | None:
 
 @dataclass(frozen=True, kw_only=True)
 class FileCoordinator:
-    """Runs a study by files, one call after the other.
+    """Coordinator that runs a study by files, one call after the other.
 
     Parameters
     ----------
@@ -58,9 +58,9 @@ class FileCoordinator:
     roster : the file with the sites' names and public keys; None if the study was announced before.
     say, again : tells the person at the terminal, and the command that goes on.
     close : go on without the sites that have not answered the open pass.
-    profile : what was said in this call: a study keeps the one that it began with.
+    profile : the profile given in this call: a study keeps the one that it began with.
     before : called with the number of sites before anything is announced; it may refuse.
-    name : what the announced study must be called; None for any.
+    name : required name of the announced study; None for any.
     """
 
     drop: Path
@@ -81,7 +81,7 @@ class FileCoordinator:
 
         Parameters
         ----------
-        proposal : what is asked; None goes on with what was announced.
+        proposal : study to announce; None goes on with the announced study.
         ledger : opens the ledger once this process is alone with its folder.
         """
         with letters.locked(self.home):
@@ -103,7 +103,7 @@ class FileCoordinator:
         return result
 
     def _opened_study(self, proposal: Proposal | None) -> FileDropStudy:
-        """The study of this folder, announced now if there is none."""
+        """Open the study of this folder, announced now if there is none."""
         study = FileDropStudy.resume(self.drop, state=self.home, identity=self.identity)
         keys, cards = (None, {}) if self.roster is None else read_roster(self.roster, self.identity)
         if study is not None:
@@ -202,7 +202,7 @@ def _require_same(proposal: Proposal, announced: Announcement) -> None:
 
 
 def read_roster(path: Path, identity: Identity) -> tuple[dict[str, bytes], dict[str, bytes]]:
-    """The sites of a roster file, a section [roster] of names and cards: their public keys, and their prekeys."""
+    """Read the sites of a roster file, a section [roster] of names and cards: public keys, and prekeys."""
     content = read_toml(path)
     if set(content) != {"roster"} or not isinstance(content["roster"], dict):
         raise UsageError(f"{path}: expected one section, [roster], with names and public keys.")
@@ -228,7 +228,7 @@ def require_folder(drop: Path) -> None:
 
 
 def _how_to_go_on(runtime: FileDropRuntime) -> str:
-    """What to do when too few have answered: the pass is still open."""
+    """Describe what to do when too few have answered: the pass is still open."""
     refused = [f"{name} ({code})" for name, code in sorted(runtime.refusals.items())]
     who = f"Refused: {', '.join(refused)}. " if refused else ""
     return (
@@ -238,7 +238,7 @@ def _how_to_go_on(runtime: FileDropRuntime) -> str:
 
 
 def _first_time(journal: FileJournal, kind: str) -> float:
-    """When this was first noted: now, or in an earlier call."""
+    """Return the time at which this was first noted: now, or in an earlier call."""
     noted = journal.find(kind)
     if noted is None:
         noted = {"kind": kind, "time": time.time()}

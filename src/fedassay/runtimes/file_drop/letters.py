@@ -1,4 +1,4 @@
-"""The signed file: a wire message, whom it is from and for, and a signature that is checked before parsing.
+"""The signed file: a wire message, its sender and recipient, and a signature that is checked before parsing.
 
 ::
 
@@ -7,7 +7,7 @@
     64 bytes   Ed25519 signature over the rest, with its purpose (`Identity.sign`)
     the rest   wire message {study, sender, recipient, kind, number, body}
 
-Nobody's bytes are parsed before the signature of whoever should have sent them has been found good.
+No bytes are parsed before the signature of their expected sender has been found good.
 """
 
 from __future__ import annotations
@@ -29,20 +29,20 @@ from fedassay.protocol.files import Lock, sync_folder
 MAGIC = b"FEDASSAY"
 VERSION = 1
 PURPOSE = "file drop 1"
-"""What the signature is for: a signature on anything else is worth nothing here, and the other way round."""
+"""Purpose of the signature: a signature on anything else is worth nothing here, and the other way round."""
 
 _SIGNATURE = len(MAGIC) + 2
 _MESSAGE = _SIGNATURE + 64
 LARGEST_FILE = _MESSAGE + wire.LARGEST_MESSAGE
 
 EVERYONE = "*"
-"""The recipient of an announcement; no party can have this name."""
+"""Recipient of an announcement; no party can have this name."""
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 
 class LetterKind(StrEnum):
-    """What a letter is."""
+    """Kind of a letter."""
 
     ANNOUNCEMENT = "announcement"
     REQUEST = "request"
@@ -52,7 +52,7 @@ class LetterKind(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class Letter:
-    """What a signed file says. `number` counts the passes of a study from 1; an announcement has 0.
+    """Content of a signed file. `number` counts the passes of a study from 1; an announcement has 0.
 
     Examples
     --------
@@ -81,13 +81,13 @@ class Letter:
             raise ProtocolError(f"letter: got number {self.number}, expected one from 0 to 2^32 - 1.")
 
     def signed(self, identity: Identity) -> bytes:
-        """The file: always the same bytes for the same letter and identity."""
+        """Return the file: always the same bytes for the same letter and identity."""
         message = wire.encode({**asdict(self), "kind": str(self.kind)})
         return MAGIC + VERSION.to_bytes(2, "little") + identity.sign(PURPOSE, message) + message
 
 
 def check_name(name: str, *, what: str) -> str:
-    """The name, if it can be part of a path on every system; `UsageError` otherwise.
+    """Return the name, if it can be part of a path on every system; `UsageError` otherwise.
 
     Examples
     --------
@@ -113,7 +113,7 @@ def open_letter(
     number: int,
     study: str | None,
 ) -> Letter:
-    """The letter in a file, if it is exactly the one that belongs there; `ProtocolError` otherwise.
+    """Open the letter in a file, if it is exactly the one that belongs there; `ProtocolError` otherwise.
 
     Parameters
     ----------
@@ -150,7 +150,7 @@ _LIKELY = {
 
 
 def _checked(data: bytes, *, where: str, sender: str, believed: Mapping[str, bytes]) -> bytes:
-    """The signed bytes, after the signature."""
+    """Return the signed bytes, after the signature."""
     if len(data) > LARGEST_FILE:
         raise ProtocolError(f"{where}: got {len(data):,} bytes, expected at most {LARGEST_FILE:,}.")
     if data[: len(MAGIC)] != MAGIC:
@@ -166,7 +166,7 @@ def _checked(data: bytes, *, where: str, sender: str, believed: Mapping[str, byt
     if sender not in believed:
         raise ProtocolError(f"{where}: there is no public key of {sender} in the roster; add it first.")
     if not verifies(believed[sender], PURPOSE, message, signature):
-        # Only to say it better: whoever else signed it, it is refused.
+        # Only for a better message: another signature is refused in any case.
         other = next((n for n, key in believed.items() if verifies(key, PURPOSE, message, signature)), None)
         if other is not None:
             raise ProtocolError(f"{where}: is signed by {other}, expected {sender}; it is refused.")
@@ -184,17 +184,17 @@ ANNOUNCEMENT = f"study{SUFFIX}"
 
 
 def request_path(drop: Path, site: str, number: int) -> Path:
-    """Where the coordinator puts letter `number` for a site."""
+    """Return the path at which the coordinator puts letter `number` for a site."""
     return drop / f"to-{site}" / f"{number}{SUFFIX}"
 
 
 def reply_path(drop: Path, site: str, number: int) -> Path:
-    """Where a site puts its reply to letter `number`."""
+    """Return the path at which a site puts its reply to letter `number`."""
     return drop / f"from-{site}" / f"{number}{SUFFIX}"
 
 
 def latest(drop: Path, site: str) -> int | None:
-    """The highest number of a letter for this site, or None if there is none. Other names are ignored."""
+    """Return the highest number of a letter for this site, or None if there is none. Other names are ignored."""
     try:
         names = [path.name for path in (drop / f"to-{site}").iterdir()]
     except FileNotFoundError:
@@ -207,7 +207,7 @@ def latest(drop: Path, site: str) -> int | None:
 
 
 def read(path: Path, *, largest: int = LARGEST_FILE) -> bytes | None:
-    """The bytes of a regular file of bounded size, or None if there is no such file.
+    """Read the bytes of a regular file of bounded size, or None if there is no such file.
 
     Links are not followed and devices and pipes are not waited for: a stranger may have put them there.
     """
@@ -257,7 +257,7 @@ def put(path: Path, data: bytes, *, private: bool = False) -> bool:
             os.fsync(file.fileno())
         _move(partial, path)
     except FileExistsError:
-        return not _same(path, data)  # somebody was faster
+        return not _same(path, data)  # another process was faster
     except OSError as error:
         raise UsageError(f"{path}: cannot be written ({error.strerror}); free it and run again.") from error
     finally:

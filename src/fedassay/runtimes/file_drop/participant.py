@@ -1,6 +1,6 @@
-"""A site's side: what is asked of it in a drop, checked, and its one answer.
+"""A site's side: the checked request to it in a drop, and its one answer.
 
-The order: announcement, roster, request, its agreement with the announcement. Only then does anybody who
+The order: announcement, roster, request, its agreement with the announcement. Only then does any party that
 could answer get to see the request.
 """
 
@@ -80,7 +80,7 @@ class Participant:
             )
 
     def asked(self) -> CheckedRequest | Over | None:
-        """What the drop asks of this site now, or None if it asks nothing."""
+        """Return what the drop asks of this site now, or None if it asks nothing."""
         found, number = self._announced(), letters.latest(self.drop, self.name)
         if found is None or number is None:
             return None
@@ -117,7 +117,7 @@ class Participant:
         )
 
     def _announced(self) -> tuple[Announcement, bytes] | None:
-        """The study that is announced in the drop, checked against what this site believes, and its file."""
+        """Return the study announced in the drop, checked against what this site believes, and its file."""
         roster, path = self.credentials.roster, self.drop / letters.ANNOUNCEMENT
         found = read_announcement(self.drop, believed=roster, trust_models=self.trust_models)
         if found is None:
@@ -134,7 +134,7 @@ class Participant:
         return found
 
     def answer(self, asked: CheckedRequest, endpoint: Endpoint) -> bytes:
-        """The endpoint's reply or refusal. Nothing is written to the drop."""
+        """Return the endpoint's reply or refusal. Nothing is written to the drop."""
         if endpoint.name != self.name:
             raise UsageError(f"endpoint: got {endpoint.name!r}, expected {self.name!r}.")
         return endpoint.answer(
@@ -185,7 +185,7 @@ class Participant:
 
 
 def announcement_fingerprint(announcement: Announcement) -> str:
-    """What two people compare to be sure that they see the same announcement."""
+    """Return the text that two people compare to be sure that they see the same announcement."""
     return fingerprint(hashlib.sha256(announcement.encode()).digest())
 
 

@@ -1,4 +1,4 @@
-"""The coordinator's side: each call writes what can be asked, takes what has come, and stops where it must wait.
+"""The coordinator's side: each call writes the open requests, takes the replies, and stops where it must wait.
 
 A run is not kept alive between passes. `ask` raises `Waiting` while replies are missing, and the whole run is
 called again later with the same journal; it repeats what was decided and goes on from there.
@@ -26,7 +26,7 @@ from fedassay.runtimes.messaging import MessagingRuntime
 
 
 class Waiting(FedassayError):
-    """Not all replies are there yet. Nothing failed: call again when they are."""
+    """Some replies are missing. Nothing failed: call again when they are there."""
 
     exit_code: ClassVar[int] = 0
 
@@ -38,11 +38,11 @@ class Waiting(FedassayError):
 
 
 class FileDropRuntime(MessagingRuntime):
-    """Carries messages as signed files.
+    """Runtime that carries messages as signed files.
 
     Guarantee: a reply counts only if its site signed it for this study and this pass; the first such reply is
-    kept and no later one replaces it. A pass is over when everybody who was asked has replied, or when `close`
-    says so; what was decided is recorded before the next request is written, and repeated by every later call.
+    kept and no later one replaces it. A pass is over when all parties that were asked have replied, or when `close`
+    requires it; what was decided is recorded before the next request is written, and repeated by every later call.
 
     Parameters
     ----------
@@ -71,11 +71,11 @@ class FileDropRuntime(MessagingRuntime):
         self._number = 0
         self._arrived: list[str] = []
         self._left_out: list[str] = []
-        """Who was asked in the pass that was closed last, and has not answered properly."""
+        """Sites that were asked in the pass that was closed last, and have not answered properly."""
 
     @property
     def rounds(self) -> int:
-        """Passes that are over, in the whole study."""
+        """Number of passes that are over, in the whole study."""
         return len(self._passes.entries("closed"))
 
     @property
@@ -100,7 +100,7 @@ class FileDropRuntime(MessagingRuntime):
             self._passes.append({"kind": "offered", "name": name, "prekeys": new})
 
     def prekeys(self, names: Sequence[str]) -> Mapping[str, bytes]:
-        """The newest of each site that was never named; else that on its card, which may be named again."""
+        """Return each site's newest prekey that was never named; else that on its card, which may be named again."""
         named = {statement for entry in self._passes.entries("named") for statement in entry["prekeys"]}
         self._stock = {name: [card] for name, card in self.study.cards().items()}
         for entry in self._passes.entries("offered"):
@@ -158,7 +158,7 @@ class FileDropRuntime(MessagingRuntime):
     # --- passes -----------------------------------------------------------------------------------------
 
     def _pass_of(self, leg: int, names: list[str]) -> int:
-        """The number of the pass that carries this leg of this exchange: the next one, if it is new."""
+        """Return the number of the pass that carries this leg of this exchange: the next one, if it is new."""
         known = self._passes.find("pass", exchange=self._exchange, leg=leg)
         if known is None:
             number = 1 + len(self._passes.entries("pass"))
@@ -201,7 +201,7 @@ class FileDropRuntime(MessagingRuntime):
         return self._opened(data, name, number, where=str(self._place(name, number)))
 
     def _collect(self, number: int, names: Sequence[str]) -> tuple[dict[str, bytes], list[str]]:
-        """The replies that are there, kept from now on, and a sentence for each file that is refused."""
+        """Return the replies that are there, kept from now on, and a sentence for each file that is refused."""
         replies, refused = {}, []
         for name in names:
             try:

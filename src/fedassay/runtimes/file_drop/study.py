@@ -1,4 +1,4 @@
-"""A study by files: what its coordinator announces, and the drop and the state in which it is held."""
+"""A study by files: the announcement of its coordinator, and the drop and the state in which it is held."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from fedassay.runtimes.released import Proposal
 from fedassay.trust import TRUST_MODELS
 
 LARGEST_ANNOUNCEMENT = 1 << 20
-"""No announcement may be longer (1 MiB)."""
+"""Largest size of an announcement (1 MiB)."""
 
 _FIELDS = (
     *("study", "tasks", "trust", "unit", "neighbours", "rows_per_client", "epsilon", "delta"),
@@ -78,18 +78,18 @@ class Announcement:
 
     @property
     def parties(self) -> dict[str, bytes]:
-        """Everybody who is asked, with their public keys."""
+        """Parties that are asked, with their public keys."""
         return {**self.roster, **self.helpers}
 
     @property
     def setting(self) -> Setting:
-        """The setting that every query of the study must have."""
+        """Setting that every query of the study must have."""
         return Setting(
             trust=self.trust, protection=self.protection, budget=self.budget, clients=len(self.roster)
         )
 
     def encode(self) -> bytes:
-        """The body of the announcement's letter."""
+        """Return the body of the announcement's letter."""
         return wire.encode(
             {
                 "study": self.study,
@@ -104,7 +104,7 @@ class Announcement:
 
     @classmethod
     def decode(cls, body: bytes, *, where: str, trust_models: TrustModels = TRUST_MODELS) -> Announcement:
-        """The announcement in a letter, or `ProtocolError`."""
+        """Read the announcement in a letter, or raise `ProtocolError`."""
         try:
             return _rebuild(wire.decode(body, largest=LARGEST_ANNOUNCEMENT), trust_models)
         except (FedassayError, KeyError, TypeError, ValueError) as error:
@@ -156,7 +156,7 @@ def _keys(value: Any) -> dict[str, bytes]:
 def read_announcement(
     drop: Path, *, believed: Mapping[str, bytes], trust_models: TrustModels
 ) -> tuple[Announcement, bytes] | None:
-    """The study that is announced in a drop, and its file, if the coordinator signed it; None if there is none.
+    """Read the study announced in a drop, and its file, if the coordinator signed it; None if there is none.
 
     `believed` are public keys by name, as in `open_letter`.
     """
@@ -184,7 +184,7 @@ def read_announcement(
 
 _CARDS = "cards"
 _DROP = "drop"
-"""In the coordinator's own folder: where the study was announced."""
+"""File in the coordinator's own folder that records where the study was announced."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -255,7 +255,7 @@ class FileDropStudy:
             write_durably(self.home / _CARDS, wire.encode({**kept, **cards}))
 
     def cards(self) -> dict[str, bytes]:
-        """The prekeys of the sites' roster cards, by name."""
+        """Return the prekeys of the sites' roster cards, by name."""
         data = letters.read(self.home / _CARDS)
         return {} if data is None else wire.decode(data)
 
@@ -263,7 +263,7 @@ class FileDropStudy:
     def resume(
         cls, drop: Path, *, state: Path, identity: Identity, trust_models: TrustModels = TRUST_MODELS
     ) -> FileDropStudy | None:
-        """The study that this coordinator announced in this folder, or None if it holds none."""
+        """Return the study that this coordinator announced in this folder, or None if it holds none."""
         believed = {COORDINATOR: identity.public}
         found = read_announcement(drop, believed=believed, trust_models=trust_models)
         if found is None:
@@ -276,7 +276,7 @@ class FileDropStudy:
                 f"{home}: does not hold the state of the study {announcement.study}; expected the folder "
                 "that was used when the study began (--state)."
             )
-        # Whoever can write to the folder could put the announcement of an older, finished study there.
+        # A party that can write to the folder could put the announcement of an older, finished study there.
         begun_in = (letters.read(home / _DROP) or b"").decode()
         if begun_in != str(drop.resolve()):
             raise ProtocolError(

@@ -5,7 +5,7 @@ to the SuperLink), `client_app` (runs at a site), `simulation` (both in one proc
 (what `fedassay.kernel.run` drives, and which node is which site) and `post` (signed messages out, replies back).
 
 Nothing else of fedassay imports this package unless Flower is asked for. Flower and Ray report usage over the
-network unless they are told not to before they are imported, so it is said here.
+network unless it is switched off before they are imported, so it is switched off here.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ QUIET = {
     "RAY_USAGE_STATS_ENABLED": "0",
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",  # otherwise Ray warns about a change in its next version
 }
-"""No telemetry, no look for updates: a federation's machines speak to each other and to nobody else."""
+"""No telemetry, no look for updates: a federation's machines communicate only with each other."""
 
 for _name, _value in QUIET.items():
     os.environ.setdefault(_name, _value)
 
 
 def require(*modules: str) -> None:
-    """Raise a `UsageError` that says what to install if a module of the extra is missing."""
+    """Raise a `UsageError` that names what to install if a module of the extra is missing."""
     for module in modules:
         if importlib.util.find_spec(module) is None:
             raise UsageError(

@@ -45,11 +45,11 @@ class Node:
     credentials: Credentials = field(repr=False)
     open: Callable[[], Endpoint] = field(repr=False)
     offer: Callable[[str], Sequence[bytes]] = field(default=lambda asker: (), repr=False)
-    """Makes prekeys for a coordinator, of which the public key is given as text."""
+    """Function that makes prekeys for a coordinator, whose public key is given as text."""
 
     @contextmanager
     def opened(self) -> Iterator[Endpoint]:
-        """The party with its state, alone: each message runs in a process of its own, and runs may overlap."""
+        """Open the party with its state, alone: each message runs in a process of its own, and runs may overlap."""
         self.state.mkdir(mode=0o700, parents=True, exist_ok=True)
         descriptor = os.open(self.state / "lock", os.O_RDWR | os.O_CREAT, 0o600)
         try:
@@ -65,7 +65,7 @@ class Node:
 
 
 def read_node(config: Mapping[str, Any]) -> Node:
-    """The party that a node's configuration names by `site` or `helper`; exactly one of them."""
+    """Read the party that a node's configuration names by `site` or `helper`; exactly one of them."""
     named = [role for role in ("site", "helper") if role in config]
     if len(named) != 1:
         raise UsageError("node-config: expected either site or helper, the absolute path of its file.")
@@ -87,7 +87,7 @@ def _site(path: Path) -> Node:
 
 
 def _helper(path: Path) -> Node:
-    """A helper's file has the entries name, key, state and roster of a site's file, and nothing else."""
+    """Read a helper's file: the entries name, key, state and roster of a site's file, and nothing else."""
     content = read_toml(path)
     if set(content) != _HELPER_ENTRIES:
         raise UsageError(f"{path}: expected exactly the entries {', '.join(sorted(_HELPER_ENTRIES))}.")
@@ -120,7 +120,7 @@ _Reply = Callable[[Node, bytes, Context], bytes]
 
 
 def app_of(read: _Read) -> ClientApp:
-    """The ClientApp whose party is what `read` makes of the node's own configuration."""
+    """Return the ClientApp whose party is what `read` makes of the node's own configuration."""
     app = ClientApp()
     app.query(HELLO.partition(".")[2])(_handler(read, _introduce))
     app.query(REQUEST.partition(".")[2])(_handler(read, _answer))
@@ -128,7 +128,7 @@ def app_of(read: _Read) -> ClientApp:
 
 
 def _handler(read: _Read, reply: _Reply) -> Handler:
-    """What Flower calls: check the coordinator's signature, let `reply` make the reply, sign it."""
+    """Return the handler that Flower calls: check the coordinator's signature, let `reply` make the reply, sign it."""
 
     def handle(message: Message, context: Context) -> Message:
         try:

@@ -1,6 +1,6 @@
 """The coordinator's own file: its key, its folder, its budget, and the public keys of all sites.
 
-Which file it is says the environment of the SuperLink's machine (`FEDASSAY_COORDINATOR`), and nobody else.
+Only the environment of the SuperLink's machine (`FEDASSAY_COORDINATOR`) determines which file it is.
 
 ```toml
 key = "coordinator.key"      # made by `fedassay keys`; paths are relative to this file
@@ -33,7 +33,7 @@ from fedassay.protocol.vocabulary import COORDINATOR, Budget
 from fedassay.runtimes.flower.submission import to_toml
 
 VARIABLE = "FEDASSAY_COORDINATOR"
-"""The environment variable that names the coordinator's file where `flower-superlink` is started: Flower's
+"""Environment variable that names the coordinator's file where `flower-superlink` is started: Flower's
 processes pass their environment on to the ServerApp, and a run configuration cannot change it."""
 
 _KNOWN = {"key", "state", "ledger", "helpers", "budget", "disclosure", "roster"}
@@ -41,7 +41,7 @@ _KNOWN = {"key", "state", "ledger", "helpers", "budget", "disclosure", "roster"}
 
 @dataclass(frozen=True, kw_only=True)
 class CoordinatorFile:
-    """What a coordinator's file says, checked."""
+    """Content of a coordinator's file, checked."""
 
     clients: tuple[str, ...]
     helpers: tuple[str, ...]
@@ -53,7 +53,7 @@ class CoordinatorFile:
 
     @classmethod
     def of_this_machine(cls) -> CoordinatorFile:
-        """The file that this process's environment names; a submitted run has no say in it."""
+        """Read the file that this process's environment names; a submitted run has no influence on it."""
         text = os.environ.get(VARIABLE, "")
         if not Path(text).is_absolute():
             got = f"got {text!r}" if text else "it is not set"

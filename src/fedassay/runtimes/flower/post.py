@@ -1,10 +1,10 @@
 """Messages out, replies back: each reply is matched to its request by the request's id, and counted once.
 
-Our bytes inside a Flower message, signed by whoever has a key.
+Our bytes inside a Flower message, signed by the holder of a key.
 
 A request is signed by the coordinator; it names its study, exchange, leg and recipient, so a copy is worth
 nothing elsewhere. A reply is signed together with the digest of the request that it answers, so an old reply
-does not pass for a new one. In a simulation nobody has keys and nothing is signed.
+does not pass for a new one. In a simulation there are no keys and nothing is signed.
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ class Frame:
     signature: bytes = b""
 
     def pack(self) -> RecordDict:
-        """The frame as the content of a Flower message."""
+        """Return the frame as the content of a Flower message."""
         return RecordDict({_RECORD: ConfigRecord({"body": self.body, "signature": self.signature})})
 
     @classmethod
     def unpack(cls, message: Message) -> Frame:
-        """The frame in a Flower message, or `ProtocolError` if there is none of exactly this form."""
+        """Read the frame in a Flower message, or raise `ProtocolError` if there is none of exactly this form."""
         if not message.has_content():
             raise ProtocolError("message: it has no content.")
         record = message.content.config_records.get(_RECORD)
@@ -60,13 +60,13 @@ class Frame:
 
 
 def signed_request(body: bytes, credentials: PartyKeys | None) -> Frame:
-    """A request as its sender frames it."""
+    """Frame a request as its sender does."""
     signature = b"" if credentials is None else credentials.sign(_REQUEST_PURPOSE, body)
     return Frame(body=body, signature=signature)
 
 
 def opened_request(frame: Frame, credentials: PartyKeys | None, *, sender: str) -> bytes:
-    """The request, if it is signed by `sender` as the recipient's roster knows them; else `ProtocolError`."""
+    """Return the request, if `sender` signed it with the key in the recipient's roster; else raise `ProtocolError`."""
     if credentials is not None and not credentials.verifies(
         sender, _REQUEST_PURPOSE, frame.body, frame.signature
     ):
@@ -75,13 +75,13 @@ def opened_request(frame: Frame, credentials: PartyKeys | None, *, sender: str) 
 
 
 def signed_reply(body: bytes, credentials: PartyKeys | None, *, request: bytes) -> Frame:
-    """A reply as its sender frames it."""
+    """Frame a reply as its sender does."""
     signature = b"" if credentials is None else credentials.sign(_REPLY_PURPOSE, _bound(body, request))
     return Frame(body=body, signature=signature)
 
 
 def opened_reply(frame: Frame, credentials: PartyKeys | None, *, sender: str, request: bytes) -> bytes:
-    """The reply, if `sender` signed it as the answer to this request; else `ProtocolError`."""
+    """Return the reply, if `sender` signed it as the answer to this request; else raise `ProtocolError`."""
     if credentials is not None and not credentials.verifies(
         sender, _REPLY_PURPOSE, _bound(frame.body, request), frame.signature
     ):
@@ -101,18 +101,18 @@ CLOCKS_APART = 3600.0
 """Seconds that a site's clock may be wrong before Flower takes its replies for expired."""
 
 _Opened = Callable[[int, int], None]
-"""Called with the replies that have arrived and the requests in all."""
+"""Function that is called with the replies that have arrived and the requests in all."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class NodeLetter:
-    """A request for one node, and whose signature the reply must carry."""
+    """Request for one node, and the party whose signature the reply must carry."""
 
     node: int
     kind: str
     body: bytes
     sender_of_reply: str | None = None
-    """None if only the reply says who it is from: the reader checks the signature then."""
+    """Party expected to sign; None if only the reply names its sender: the reader checks the signature then."""
 
 
 Out = dict[str, tuple[str, NodeLetter]]
@@ -121,7 +121,7 @@ Out = dict[str, tuple[str, NodeLetter]]
 
 @dataclass(frozen=True, kw_only=True)
 class Post:
-    """Carries letters over a Flower grid.
+    """Carrier of letters over a Flower grid.
 
     Guarantee: what comes back for a letter is the first reply to this very letter (by message id, never by
     the node that Flower names as its source), well formed and, with `credentials`, signed by whom it should
@@ -177,7 +177,7 @@ class Post:
         return out
 
     def look(self, out: Out) -> Iterator[tuple[str, NodeLetter, Frame | None]]:
-        """What has arrived by now for letters that are out, which are then taken from `out`.
+        """Yield what has arrived by now for letters that are out, which are then taken from `out`.
 
         A frame of None stands for something that is not a reply: an error of Flower's, or nonsense.
         """

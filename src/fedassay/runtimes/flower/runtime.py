@@ -1,4 +1,4 @@
-"""The Flower runtime: what `fedassay.kernel.run` drives, over any Flower grid, and which node is which site."""
+"""The Flower runtime: driven by `fedassay.kernel.run` over any Flower grid; it knows which node is which site."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ LARGEST_HELLO = 4096
 
 
 def answer_hello(body: bytes, *, name: str, node: int, prekeys: Sequence[bytes] = ()) -> bytes:
-    """A node's answer to "who are you": its name, the node id under which Flower knows it, and prekeys.
+    """Return a node's answer to "who are you": its name, the node id under which Flower knows it, and prekeys.
 
     The node id is signed with the name, so that the answer is worth nothing to a node that had it made by
-    somebody else.
+    another party.
     """
     nonce = wire.decode(body, largest=1024).get("nonce")
     if not isinstance(nonce, bytes) or len(nonce) != NONCE_BYTES:
@@ -38,20 +38,20 @@ def answer_hello(body: bytes, *, name: str, node: int, prekeys: Sequence[bytes] 
 
 @dataclass(kw_only=True)
 class Directory:
-    """Finds the nodes of the expected sites (and helpers).
+    """Search for the nodes of the expected sites (and helpers).
 
     Guarantee: with credentials, a node stands for a site only if it signed a fresh nonce with the key that
     the roster has for the site. If two nodes can, the first counts.
 
     A node works on one message after the other, whichever study it is from: a hello may have to wait for
     another study's leg. So a node is asked once, and its answer is awaited to the end; asking again every few
-    seconds would only lengthen the queue. It is asked again if Flower says that the question was lost.
+    seconds would only lengthen the queue. It is asked again if Flower reports that the question was lost.
 
     Parameters
     ----------
     wait : seconds to wait for sites that are not connected yet; those that do not come count as dropouts.
     timeout : seconds that a site has for one leg before it counts as a dropout, and beyond `wait` for nodes that are
-        connected and have not said yet who they are.
+        connected and have not identified themselves yet.
     """
 
     post: Post
@@ -61,10 +61,10 @@ class Directory:
     timeout: float = LEG_TIMEOUT
     nodes: dict[str, int] = field(default_factory=dict)
     prekeys: dict[str, tuple[bytes, ...]] = field(default_factory=dict)
-    """What the sites have offered with their answers."""
+    """Prekeys that the sites have offered with their answers."""
 
     def find(self) -> dict[str, int]:
-        """Name to node id of everyone who could be found; whoever has been found is not looked for again."""
+        """Return name to node id of every party found; a party that has been found is not looked for again."""
         deadline = time.monotonic() + self.wait
         out: Out = {}
         settled: set[int] = set()
@@ -123,13 +123,13 @@ def _recipients(out: Out) -> set[int]:
 
 
 Warn = Callable[[str], None]
-"""Called with a sentence about something that went wrong and did not end the run."""
+"""Function that is called with a sentence about something that went wrong and did not end the run."""
 
 _LOGGED = partial(log.warning, "%s")
 
 
 class FlowerRuntime(MessagingRuntime):
-    """Asks clients, and helpers, by messages over a Flower grid.
+    """Runtime that asks clients, and helpers, by messages over a Flower grid.
 
     Guarantee: what `Post` promises about replies; a client that is not there is a dropout, never a crash, and
     `warn` hears of it.
@@ -141,7 +141,7 @@ class FlowerRuntime(MessagingRuntime):
     clients : the names of all clients, whether or not their nodes are there.
     directory : finds the nodes of clients and helpers.
     local : the server on this machine, for trust models that have two, and `helpers`, those at nodes.
-    simulated : whether one machine holds all rows.
+    simulated : True if one machine holds all rows.
     truncated : in a simulation, counts the rows that clients left out to keep to their bound; a release never knows.
     """
 
@@ -178,9 +178,9 @@ class FlowerRuntime(MessagingRuntime):
         return None if self._truncated is None else self._truncated()
 
     def connect(self) -> Mapping[str, int]:
-        """Name to node id of everyone who is there; looked for once.
+        """Return name to node id of every party that is there; looked for once.
 
-        That nobody is there at all is an error, not a dropout of all, which would end the run for good.
+        A run with no connected site is an error, not a dropout of all, which would end the run for good.
         """
         if self._nodes is None:
             found = self._directory.find()
@@ -192,7 +192,7 @@ class FlowerRuntime(MessagingRuntime):
         return self._nodes
 
     def prekeys(self, names: Sequence[str]) -> Mapping[str, bytes]:
-        """See `MessagingRuntime`: what sites offered when they said who they are, and with their replies."""
+        """See `MessagingRuntime`: what sites offered when they identified themselves, and with their replies."""
         if names:
             self.connect()
         found = super().prekeys(names)

@@ -1,4 +1,4 @@
-"""The ServerApp of a deployment: runs one study next to the SuperLink and tells the submitter how it goes.
+"""The ServerApp of a deployment: runs one study next to the SuperLink and reports its progress to the submitter.
 
 Journal, ledger and results stay on the coordinator's machine.
 """
@@ -39,14 +39,14 @@ from fedassay.runtimes.simulated import Progress
 
 @dataclass(frozen=True, kw_only=True)
 class Coordinator:
-    """Runs studies over the sites of its file."""
+    """Coordinator that runs studies over the sites of its file."""
 
     file: CoordinatorFile
 
     def runtime(
         self, grid: Grid, study: FlowerStudy, *, local: Endpoint | None = None, progress: Progress, warn: Warn
     ) -> FlowerRuntime:
-        """The runtime that asks this coordinator's sites, and with `local` as first server two servers."""
+        """Return the runtime that asks this coordinator's sites, and with `local` as first server two servers."""
         post = Post(grid=grid, credentials=self.file.credentials)
         directory = Directory(
             post=post,
@@ -126,9 +126,9 @@ class Coordinator:
 
     @contextmanager
     def _first_server(self, study: FlowerStudy, setting: Setting) -> Iterator[Endpoint | None]:
-        """This machine's own server, for trust models that have two: a store for each study.
+        """Open this machine's own server, for trust models that have two: a store for each study.
 
-        Studies may run at the same time, and nobody may ever open the store of a finished one again: what is old is
+        Studies may run at the same time, and the store of a finished one may never be opened again: what is old is
         deleted from all of them.
         """
         if not setting.trust.helpers_needed:
@@ -145,7 +145,7 @@ class Coordinator:
 
 
 def _explained(error: TooFewClients, refusals: dict[str, Refusal]) -> FederationError | Refused:
-    """The same error with who refused and why; a refusal, if all who said something refused by their rules."""
+    """Return the error with who refused and why; a refusal, if all that answered refused by their rules."""
     who = _who_refused(refusals)
     text = (
         f"{error}{f' Refused: {who}.' if who else ''} Submit the study again under the same name when enough sites are "

@@ -50,7 +50,7 @@ from fedassay.runtimes.simulated import SERVERS, Progress, SimulatedFederation, 
 
 @dataclass(frozen=True, kw_only=True)
 class Spool:
-    """Where the rows of each client begin and end, in the columns of a folder."""
+    """Beginning and end of each client's rows in the columns of a folder."""
 
     folder: Path
     places: Mapping[str, tuple[int, int]] = field(repr=False)
@@ -82,7 +82,7 @@ class Spool:
         return cls(folder=folder, places=places)
 
     def rows_of(self, client: str) -> ArrayRows:
-        """The rows of one client, mapped from the disk."""
+        """Return the rows of one client, mapped from the disk."""
         start, stop = self.places[client]
         return ArrayRows(
             columns={
@@ -92,18 +92,18 @@ class Spool:
         )
 
     def note(self, client: str) -> Path:
-        """Where a client notes how many rows it left out."""
+        """Return the file in which a client notes how many rows it left out."""
         return self.folder / f"{self.places[client][0]}-{self.places[client][1]}.truncated"
 
     def noted(self) -> int:
-        """The rows that all clients left out, in their latest measurements."""
+        """Return the rows that all clients left out, in their latest measurements."""
         return sum(int(path.read_text(encoding="ascii")) for path in self.folder.glob("*.truncated"))
 
 
 # --- flower's simulation on Ray -----------------------------------------------------------------------------
 
 MOST_CLIENTS = 1000
-"""A node costs about 10 ms of processor time a round: more than this is a task for the in-process runtime."""
+"""Largest number of clients: a node costs about 10 ms of processor time a round; above, use the in-process runtime."""
 
 _STARTUP = 120.0
 _STATE = "fedassay"
@@ -113,7 +113,7 @@ _Source = SecureRandomness | SimulatedRandomness
 
 @dataclass(frozen=True, kw_only=True)
 class Cast:
-    """Who takes part in a simulation. It is sent to the Ray processes, so it must be small.
+    """Participants of a simulation. It is sent to the Ray processes, so it must be small.
 
     `endpoint(name, request)` makes the party of this name that is to answer this request; what it
     remembers from earlier requests is put into its store afterwards. `local` is a helper in the driving process.
@@ -126,7 +126,7 @@ class Cast:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Everyone, in the order of Flower's partitions."""
+        """Parties, in the order of Flower's partitions."""
         return (*self.clients, *self.helpers)
 
 
@@ -140,7 +140,7 @@ class SpooledClients:
     holdout: float
 
     def __call__(self, name: str, request: bytes) -> Endpoint:
-        """The party of this name."""
+        """Make the party of this name."""
         # A seeded stream would start anew with every message; each leg has a stream of its own instead.
         asked = wire.decode(request)
         path = f"client/{name}/{asked.get('exchange', b'').hex()}/{asked.get('leg')}"
@@ -169,7 +169,7 @@ class _Counted(Client):
         self._note = note
 
     def reply(self, opened: Envelope, state: WireMessage) -> tuple[WireMessage, WireMessage]:
-        """See `Client`."""
+        """Reply as `Client` does, and note how many rows were left out."""
         answered = super().reply(opened, state)
         if self.truncated:
             self._note.write_text(str(self.truncated), encoding="ascii")
@@ -177,7 +177,7 @@ class _Counted(Client):
 
 
 def client_app(cast: Cast) -> ClientApp:
-    """The ClientApp of a simulation: the node of partition i is the i-th of the cast."""
+    """Return the ClientApp of a simulation: the node of partition i is the i-th of the cast."""
     app = ClientApp()
     names, endpoint = cast.names, cast.endpoint
 
@@ -217,7 +217,7 @@ class _Flower:
     """Flower's simulation in a thread of its own, so that it can be driven from outside.
 
     Flower calls a ServerApp, which must not return before the run is over. This one hands out the grid, over which
-    messages go, and waits until it is told that nobody needs it any more.
+    messages go, and waits until it is signalled that it is not needed any more.
     """
 
     def __init__(self, cast: Cast) -> None:
@@ -244,7 +244,7 @@ class _Flower:
         nodes = len(self._cast.names)
         try:
             run_simulation(app, client_app(self._cast), num_supernodes=nodes, backend_config=_backend())
-        except BaseException as error:  # it belongs to whoever drives this
+        except BaseException as error:  # it belongs to the driver
             self._failure = error
         finally:
             self._over.set()
@@ -269,7 +269,7 @@ class _Flower:
         return grid
 
     def require(self) -> None:
-        """Raise if Flower has ended by itself: nobody will answer any more."""
+        """Raise if Flower has ended by itself: no client will answer any more."""
         if self._over.is_set():
             raise self._broken_off() from self._failure
 
@@ -285,7 +285,7 @@ class _LivePost(Post):
     flower: _Flower
 
     def look(self, out: Out) -> Iterator[tuple[str, NodeLetter, Frame | None]]:
-        """See `Post`."""
+        """Yield what has arrived; see `Post`."""
         self.flower.require()
         yield from super().look(out)
 
@@ -299,7 +299,7 @@ def simulated(
     progress: Progress = silent,
     truncated: Callable[[], int] | None = None,
 ) -> Iterator[FlowerRuntime]:
-    """A runtime whose clients are Flower nodes on Ray, as long as the context lasts.
+    """Open a runtime whose clients are Flower nodes on Ray, as long as the context lasts.
 
     What the body raises, Ctrl-C included, ends the simulation and goes on. If the simulation ends by itself, the
     runtime raises `FederationError`. Assumption: nothing here is protected from anything: one machine holds all rows.
@@ -327,7 +327,7 @@ def simulated(
 
 @contextmanager
 def simulated_federation(federation: SimulatedFederation) -> Iterator[FlowerRuntime]:
-    """`simulated` with the clients of a federation."""
+    """Open the runtime of `simulated` with the clients of a federation."""
     rows, randomness = federation.rows, federation.randomness
     if rows.client_count > MOST_CLIENTS:
         raise UsageError(
@@ -361,7 +361,7 @@ def _backend() -> dict[str, Any]:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Flower reports every step to standard error; here the caller decides what is said."""
+    """Silence Flower, which reports every step to standard error; here the caller decides what is reported."""
     logger = logging.getLogger("flwr")
     level = logger.level
     logger.setLevel(logging.ERROR)
@@ -377,7 +377,7 @@ def _quiet() -> Iterator[None]:
 def start(
     parameters: FlowerSimulation, federation: SimulatedFederation
 ) -> AbstractContextManager[SimulatedRuntime]:
-    """See `RuntimeCard`; Flower and Ray are an extra."""
+    """Start the simulation; see `RuntimeCard`. Flower and Ray are an extra."""
     flower.require("flwr", "ray")
 
     return simulated_federation(federation)

@@ -1,4 +1,4 @@
-"""What is asked in a deployment, as plain values that fit into Flower's run configuration."""
+"""Content of a study in a deployment, as plain values that fit into Flower's run configuration."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class FlowerStudy(Proposal):
         self.agenda.rehearse(self.setting(_NOT_KNOWN))
 
     def to_config(self) -> Config:
-        """The study as a run configuration; an epsilon or a bound of 0 stands for none."""
+        """Return the study as a run configuration; an epsilon or a bound of 0 stands for none."""
         return {
             "study": self.name,
             "tasks": json.dumps(self.agenda.to_message()),
@@ -79,7 +79,7 @@ class FlowerStudy(Proposal):
 
     @classmethod
     def from_config(cls, config: Mapping[str, Any]) -> FlowerStudy:
-        """The study that a run configuration asks for."""
+        """Read the study that a run configuration asks for."""
         try:
             epsilon, delta = float(config["epsilon"]), float(config["delta"])
             return cls(

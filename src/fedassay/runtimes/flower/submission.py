@@ -1,4 +1,4 @@
-"""Submits the app to a SuperLink with Flower's own command and brings the result back.
+"""Submission of the app to a SuperLink with Flower's own command, and return of the result.
 
 What a ServerApp tells the person who submitted it, through the run's log: marked lines of JSON.
 
@@ -42,7 +42,7 @@ COMPONENTS = {
 
 
 def write_app(folder: Path, *, components: dict[str, str] | None = None) -> Path:
-    """Write the app. It names no file of any machine: whoever submits it could change what it names."""
+    """Write the app. It names no file of any machine: the submitter could change what it names."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -50,7 +50,7 @@ def write_app(folder: Path, *, components: dict[str, str] | None = None) -> Path
     path = folder / "pyproject.toml"
     if path.exists() and "fedassay" not in path.read_text(encoding="utf-8"):
         raise UsageError(f"{path}: exists and is not an app of fedassay; give another folder.")
-    # Who names another trust model must not inherit the parameters of this one.
+    # A user who names another trust model must not inherit the parameters of this one.
     config = FlowerStudy(name="study").to_config() | {"privacy-parameters": "{}"}
     lines = [
         "# Written by `fedassay flower app`. fedassay must be installed on the SuperLink's machine,",
@@ -77,7 +77,7 @@ def write_app(folder: Path, *, components: dict[str, str] | None = None) -> Path
 
 
 def to_toml(value: str | int | float | list[str]) -> str:
-    r"""A value as TOML; JSON's spelling is TOML's too, for these types.
+    r"""Write a value as TOML; JSON's spelling is TOML's too, for these types.
 
     Examples
     --------
@@ -97,12 +97,12 @@ RunEvent = dict[str, Any]
 
 
 def line(kind: str, **fields: Any) -> str:
-    """An event as a line of a log."""
+    """Write an event as a line of a log."""
     return MARK + json.dumps({"event": kind, **fields})
 
 
 def event_in(text: str) -> RunEvent | None:
-    """The event in a line of a log, if there is one."""
+    """Read the event in a line of a log, if there is one."""
     _, mark, content = text.partition(MARK)
     if not mark:
         return None
@@ -114,7 +114,7 @@ def event_in(text: str) -> RunEvent | None:
 
 
 def result_lines(document: str, *, path: str) -> Iterator[str]:
-    """The lines that carry a result: its parts, then its hash and where it lies at the coordinator."""
+    """Yield the lines that carry a result: its parts, then its hash and where it lies at the coordinator."""
     packed = base64.b64encode(zlib.compress(document.encode())).decode()
     parts = [packed[start : start + _PART] for start in range(0, len(packed), _PART)]
     for index, part in enumerate(parts):
@@ -125,7 +125,7 @@ def result_lines(document: str, *, path: str) -> Iterator[str]:
 
 @dataclass
 class Inbox:
-    """Puts a result together from the events of a log.
+    """Collector of a result from the events of a log.
 
     Examples
     --------
@@ -172,7 +172,7 @@ _KEPT_LINES = 12
 
 @dataclass(frozen=True, kw_only=True)
 class Connection:
-    """How to reach the SuperLink: an address with its root certificate, or a name in Flower's own settings."""
+    """Connection to the SuperLink: an address with its root certificate, or a name in Flower's own settings."""
 
     address: str | None = None
     root_certificates: Path | None = None
@@ -191,7 +191,7 @@ class Connection:
             raise UsageError(f"{self.root_certificates}: there is no such root certificate.")
 
     def settings(self) -> str:
-        """Flower's settings file for this connection."""
+        """Return Flower's settings file for this connection."""
         lines = ["[superlink]", f"default = {to_toml(_CONNECTION)}", "", f"[superlink.{_CONNECTION}]"]
         lines.append(f"address = {to_toml(str(self.address))}")
         if self.root_certificates is None:
@@ -244,7 +244,7 @@ def submit(
 
 @contextmanager
 def _running(app: Path, study: FlowerStudy, connection: Connection) -> Iterator[Iterator[str]]:
-    """The lines of `flwr run --stream`; the command is ended when nobody reads on."""
+    """Run `flwr run --stream` and yield its lines; the command is ended when they are no longer read."""
     with tempfile.TemporaryDirectory(prefix="fedassay-") as name:
         folder = Path(name)
         overrides = folder / "run-config.toml"
@@ -308,7 +308,7 @@ def carry(parameters: FlowerDeployment, study: StudyRun) -> Result:
 def watched(
     app: Path, study: FlowerStudy, connection: Connection, *, progress: Progress, warn: Callable[[str], None]
 ) -> Result:
-    """Submit a study, tell how it goes, and read the document that comes back."""
+    """Submit a study, report how it goes, and read the document that comes back."""
 
     def heard(event: RunEvent) -> None:
         if event["event"] == "progress":

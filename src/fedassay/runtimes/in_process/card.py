@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 Mode = Literal["auto", "faithful", "aggregate"]
 
 LARGEST_FAITHFUL = 250
-"""With more clients than this, mode "auto" draws totals in aggregate."""
+"""Largest number of clients that mode "auto" simulates by messages; above, it draws totals in aggregate."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,11 +33,11 @@ class InProcess(SimulationParameters):
 
     @property
     def tries_policies(self) -> bool:
-        """Not where totals are drawn: then there are no clients to remember anything."""
+        """True unless totals are drawn: then there are no clients to remember anything."""
         return self.mode != "aggregate"
 
     def passes_messages(self, clients: int, *, policy: bool) -> bool:
-        """In mode "auto" only of few clients, or to try a policy."""
+        """Return whether messages are passed: in mode "auto" only of few clients, or to try a policy."""
         return self.mode == "faithful" or (self.mode == "auto" and (clients <= LARGEST_FAITHFUL or policy))
 
     def require(self, queries: Iterable[Query[Any]]) -> None:

@@ -43,7 +43,7 @@ from fedassay.runtimes.simulated import SERVERS, Progress, SimulatedFederation, 
 
 
 class Aggregate:
-    """Draws the same totals from the same law, without simulating single messages."""
+    """Runtime that draws the same totals from the same law, without simulating single messages."""
 
     name = "in-process"
     mode = "aggregate"
@@ -70,10 +70,10 @@ class Aggregate:
         return sum(self._left_out.values())
 
     def prekeys(self, names: Sequence[str]) -> None:
-        """None: no message passes."""
+        """Return None: no message passes."""
 
     def renewed(self, prekeys: Mapping[str, bytes]) -> Mapping[str, bytes]:
-        """The same: there are none."""
+        """Return the prekeys unchanged: there are none."""
         return prekeys
 
     def carry(self, errand: Errand) -> tuple[Released[Any], ...]:
@@ -93,7 +93,7 @@ class Aggregate:
         return errand.trust.aggregate(exchange.plans, totals, answered, errand.randomness)
 
     def _total(self, plan: Plan, exchange: Exchange, task: str) -> tuple[Vector, int]:
-        """The exact total, and how many rows clients left out of it."""
+        """Return the exact total, and how many rows clients left out of it."""
         if not plan.query.of.additive or isinstance(plan.query.cohort, Sample | Draw):
             return self._sum_of_each(plan, exchange, task)
         protection, left_out = plan.setting.protection, 0
@@ -110,7 +110,7 @@ class Aggregate:
         return total, left_out
 
     def _sum_of_each(self, plan: Plan, exchange: Exchange, task: str) -> tuple[Vector, int]:
-        """What clients measure one by one, added up; what each remembers is kept, as clients do."""
+        """Add up what clients measure one by one; what each remembers is kept, as clients do."""
         of, measured = plan.query.of, plan.measured
         total, left_out = np.zeros(measured.length, dtype=np.int64), 0
         for name in exchange.cohort:
@@ -144,9 +144,9 @@ def require_sum(query: Query[Any]) -> None:
 
 
 class Faithful(MessagingRuntime):
-    """Every client computes its own message; `drops(client, leg)` says who is lost at which leg.
+    """Runtime in which every client computes its own message; `drops(client, leg)` gives who is lost at which leg.
 
-    `asker` is the public key that clients are to believe has signed the requests: nobody signs in a simulation.
+    `asker` is the public key that clients take for the signer of the requests: a simulation has no signatures.
     """
 
     name = "in-process"
@@ -177,7 +177,7 @@ class Faithful(MessagingRuntime):
 
     @property
     def reasons(self) -> dict[str, str]:
-        """Why the clients that refused did so, which only they know outside of a simulation."""
+        """Reasons of the clients that refused, which only they know outside of a simulation."""
         return {name: self._reasons[name] for name in self.refusals if name in self._reasons}
 
     def ask(self, to: Party, requests: Mapping[str, bytes], leg: int) -> Iterator[tuple[str, bytes]]:
@@ -192,13 +192,13 @@ class Faithful(MessagingRuntime):
             self._progress(leg, done + 1, len(requests))
 
     def prekeys(self, names: Sequence[str]) -> Mapping[str, bytes]:
-        """Fresh ones, from the clients themselves."""
+        """Return fresh prekeys, from the clients themselves."""
         found = {n: self._clients[n].offer(1, asker=self.asker)[0] for n in names if n in self._clients}
         self._handed_out.update(found.values())
         return found
 
     def keep(self, name: str, prekeys: Sequence[bytes]) -> None:
-        """Fresh ones can be had at any time."""
+        """Keep nothing: fresh prekeys are available at any time."""
 
 
 # --- the clients of a simulation in this process ------------------------------------------------------------
@@ -207,7 +207,7 @@ class Faithful(MessagingRuntime):
 def start(
     parameters: InProcess, federation: SimulatedFederation
 ) -> AbstractContextManager[Faithful | Aggregate]:
-    """See `RuntimeCard`. Nothing has to be closed."""
+    """Start the simulation; see `RuntimeCard`. Nothing has to be closed."""
     single = federation.single and parameters.mode == "auto"
     passes = parameters.passes_messages(federation.rows.client_count, policy=federation.policy is not None)
     if single or passes:

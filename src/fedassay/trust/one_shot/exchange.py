@@ -6,7 +6,7 @@ correction from pad to share for the others.
 
 0. *Speak* (all clients; rows are measured here): a fresh public key e_i, and the corrections. The client forgets the
    private half.
-1. *Answer* (members): told the set U of clients that were heard, a member adds up its pads with them, records the
+1. *Answer* (members): given the set U of clients that were heard, a member adds up its pads with them, records the
    answer, deletes its prekey, and replies.
 
 Any r members' answers and the corrections open Σ_{i∈U} x_i. Pads are one-time: they are derived (X25519, HKDF-SHA256,
@@ -68,7 +68,7 @@ LARGEST_COHORT = 2**32
 
 @dataclass(frozen=True, kw_only=True)
 class OneShot(OneShotParameters, TrustModel):
-    """Both halves of the protocol, without a driver: what trust models that add up under pads are built on.
+    """Both halves of the protocol, without a driver: base of the trust models that add up under pads.
 
     Guarantee: against a coordinator that says whatever it likes to each party, and up to ⌈collusion·N⌉ of the N sites
     of the roster that help it, an exchange reveals the total over one set of at least `Sizes.honest` honest clients,
@@ -96,7 +96,7 @@ class OneShot(OneShotParameters, TrustModel):
     # --- sizes --------------------------------------------------------------------------------------------
 
     def committee(self, cohort: Sequence[str]) -> tuple[str, ...]:
-        """The members that are named, or all clients."""
+        """Return the members that are named, or all clients."""
         if self.members:
             return self.members
         if len(cohort) > LARGEST_COMMITTEE:
@@ -107,10 +107,10 @@ class OneShot(OneShotParameters, TrustModel):
         return tuple(sorted(cohort))
 
     def sizes(self, clients: int, *, roster: int | None = None, members: int | None = None) -> Sizes:
-        """The numbers for a cohort of `clients` out of `roster` sites (no others, if nothing is said).
+        """Return the numbers for a cohort of `clients` out of `roster` sites (no others by default).
 
-        All of the roster are members, unless it is said how many. Where members would have to be named and are not, as
-        in a plan without names, sixteen are assumed.
+        All of the roster are members, unless their number is given. Where members would have to be named and are not,
+        as in a plan without names, sixteen are assumed.
         """
         everybody = clients if roster is None else roster
         named = bool(self.members) or (members is None and everybody > LARGEST_COMMITTEE)
@@ -127,7 +127,7 @@ class OneShot(OneShotParameters, TrustModel):
         )
 
     def sizes_of(self, exchange: Exchange) -> Sizes:
-        """The numbers of an exchange."""
+        """Return the numbers of an exchange."""
         roster, members = exchange.plans[0].setting.clients, len(exchange.prekeys)
         return self.sizes(len(exchange.cohort), roster=roster, members=members)
 
@@ -142,12 +142,12 @@ class OneShot(OneShotParameters, TrustModel):
         self.sizes(clients)
 
     def check_planned(self, clients: int) -> None:
-        """The same before anything is asked; 0 stands for a number that is not known yet."""
+        """Check a cohort before anything is asked; 0 stands for a number that is not known yet."""
         if clients > 0:
             self.check_cohort(clients)
 
     def with_members(self, names: Sequence[str]) -> Any:
-        """See `TrustModel`: the first sixteen, if none are named."""
+        """Name the first sixteen members, if none are named; see `TrustModel`."""
         return self if self.members else replace(self, members=tuple(names[:NAMED]))
 
     def require_cohort(self, clients: int, *, roster: int, members: int) -> None:
@@ -156,7 +156,7 @@ class OneShot(OneShotParameters, TrustModel):
         self.sizes(clients, roster=roster, members=members)
 
     def fewest_survivors(self, clients: int) -> int:
-        """No honest member opens a total over fewer of the clients."""
+        """Return the fewest clients over which an honest member opens a total."""
         return self.sizes(clients).least
 
     def attendance(self, clients: int) -> str:
@@ -164,7 +164,7 @@ class OneShot(OneShotParameters, TrustModel):
         return attendance(self.sizes(clients))
 
     def described(self, clients: int) -> str:
-        """What statements say of members, dropouts and colluders; `clients` of 0 are not known yet."""
+        """Describe members, dropouts and colluders for statements; `clients` of 0 are not known yet."""
         found = self.sizes(clients) if clients >= self.minimum_cohort else None
         return described(found, named=bool(self.members), private=self.private)
 
@@ -178,7 +178,7 @@ class OneShot(OneShotParameters, TrustModel):
             )
 
     def check_total(self, plan: Plan, clients: int) -> None:
-        """Prove that the total over so many clients is below 2^60, or refuse the query."""
+        """Prove that the total over `clients` clients is below 2^60, or refuse the query."""
         summary = plan.query.of
         largest = clients * (summary.largest + self.largest_extra(plan))
         if largest > LARGEST_TOTAL:
@@ -188,17 +188,17 @@ class OneShot(OneShotParameters, TrustModel):
             )
 
     def largest_extra(self, plan: Plan) -> int:
-        """By how much an entry of `contribution` can exceed what was measured."""
+        """Return a bound on how far an entry of `contribution` can exceed what was measured."""
         return 0
 
     def contribution(
         self, plans: Sequence[Plan], measure: Measure, numbers: Sizes, randomness: Randomness
     ) -> Vector:
-        """What a client puts under its pads, all plans one behind the other; called once per exchange."""
+        """Return the vector that a client hides with its pads, one plan after the other; called once per exchange."""
         return measured(plans, measure)
 
     def largest_reply(self, exchange: Exchange) -> int:
-        """More bytes than any honest reply has."""
+        """Return a bound that no honest reply reaches, in bytes."""
         length = sum(plan.query.of.length for plan in exchange.plans)
         found = self.sizes_of(exchange)
         size = (1 << 16) + 8 * found.packing.corrected * found.packing.columns(length)
@@ -223,7 +223,7 @@ class OneShot(OneShotParameters, TrustModel):
         return self._answer(terms, request), {}
 
     def _told_terms(self, request: Request) -> Terms:
-        """The terms of a request, with every number computed here."""
+        """Return the terms of a request, with every number computed here."""
         asked = messages.told(request)
         n, N, names = len(asked.cohort), request.plans[0].setting.clients, tuple(asked.prekeys)
         require(
@@ -244,7 +244,7 @@ class OneShot(OneShotParameters, TrustModel):
         return terms
 
     def _speak(self, terms: Terms, request: Request, measure: Measure, randomness: Randomness) -> Message:
-        """Leg 0. Measure, and send the corrections under pads that nothing here can make again."""
+        """Measure, and send the corrections under pads that nothing here can make again (leg 0)."""
         name, packing, own = request.recipient, terms.sizes.packing, KeyPair.draw(randomness)
         rows = packing.rows(self.contribution(request.plans, measure, terms.sizes, randomness))
         while True:
@@ -260,7 +260,7 @@ class OneShot(OneShotParameters, TrustModel):
         return {"public": own.public, "corrections": corrections, "signature": signature}
 
     def _answer(self, terms: Terms, request: Request) -> Message:
-        """Leg 1. Add up the pads with the named clients, once; rows are not touched."""
+        """Add up the pads with the named clients, once (leg 1); rows are not touched."""
         name, membership = request.recipient, request.membership
         public = dict(terms.members).get(name)
         if public is None or membership is None:
@@ -293,7 +293,7 @@ class OneShot(OneShotParameters, TrustModel):
     def exchange(
         self, exchange: Exchange, randomness: Randomness
     ) -> Generator[Round, Replies, tuple[Released[Any], ...]]:
-        """Ask everybody once and the members once, and return one exact total per plan."""
+        """Ask all clients once and the members once, and return one exact total per plan."""
         if len(set(exchange.cohort)) != len(exchange.cohort):
             raise UsageError("secure sum: two clients of the cohort have the same name.")
         self.check_cohort(len(exchange.cohort))
@@ -325,7 +325,7 @@ class OneShot(OneShotParameters, TrustModel):
     def _open(
         self, terms: Terms, named: NamedSet, corrections: Elements, replies: Replies, exchange: Exchange
     ) -> tuple[Vector, Message]:
-        """The total, from the answers that are there, and who gave them."""
+        """Open the total, from the answers that are there; return it with who gave them."""
         packing, needed = terms.sizes.packing, terms.sizes.needed
         words, credentials = terms.answered(named), exchange.credentials
         answers = {
@@ -367,14 +367,14 @@ class OneShot(OneShotParameters, TrustModel):
 
 
 class _Heard:
-    """The coordinator's ear in leg 0: checks a message as members will, and keeps a sum of the corrections, folded."""
+    """Receiver of the coordinator in leg 0: checks messages as members will, and keeps a folded sum of corrections."""
 
     def __init__(self, terms: Terms, credentials: PartyKeys | None) -> None:
         self._terms, self._credentials, self._publics = terms, credentials, set[bytes]()
         self.corrections: Elements = np.zeros((terms.sizes.packing.corrected, terms.columns), np.uint64)
 
     def take(self, name: str, reply: Message) -> Message | None:
-        """What is kept of a message; None for one that members would refuse, which would stop everybody."""
+        """Return the part of a message that is kept; None for one that members would refuse, which would stop all."""
         found = messages.read_spoken(reply, self._terms)
         if found is None:
             return None
@@ -390,7 +390,7 @@ class _Heard:
 
 
 def measured(plans: Sequence[Plan], measure: Measure) -> Vector:
-    """All vectors of the measurement, one behind the other."""
+    """Measure all vectors, one behind the other."""
     vectors = measure()
     shapes = [(plan.query.of.length,) for plan in plans]
     require(

@@ -1,6 +1,6 @@
-"""The two requests and replies of a secure sum: what parties agree on, and how strangers' messages are read.
+"""The two requests and replies of a secure sum: the agreed terms, and the reading of strangers' messages.
 
-Clients and members believe nothing that they are told: each computes the numbers and the session for itself, and
+Clients and members believe nothing of what they receive: each computes the numbers and the session for itself, and
 raises `ProtocolError` for anything else than an honest coordinator would send. The coordinator takes a malformed reply
 for a silent client.
 """
@@ -48,13 +48,13 @@ def require(holds: bool, sentence: str) -> None:  # noqa: FBT001
 
 @dataclass(frozen=True, kw_only=True)
 class Terms:
-    """What all parties of an exchange agree on; `session` is a digest of all of it.
+    """Terms that all parties of an exchange agree on; `session` is a digest of all of them.
 
     Parameters
     ----------
     cohort : the clients that are asked, sorted.
-    members : who answers in the second leg, in the order of their shares, with their prekeys.
-    deadline : until when members may be asked (seconds since 1970).
+    members : those that answer in the second leg, in the order of their shares, with their prekeys.
+    deadline : time until which members may be asked (seconds since 1970).
     asker : the coordinator's public key as text.
     roster : a digest of the public keys that are pinned for cohort and members; empty in a simulation.
     """
@@ -73,7 +73,7 @@ class Terms:
 
     @classmethod
     def of(cls, trust: TrustModel, exchange: Exchange, sizes: Sizes) -> Terms:
-        """The terms of an exchange, as its coordinator and each client make them alike."""
+        """Make the terms of an exchange, as its coordinator and each client make them alike."""
         public = {field.name: getattr(trust, field.name) for field in fields(cast(Any, trust))}
         return cls(
             exchange=exchange.id,
@@ -103,11 +103,11 @@ class Terms:
 
     @property
     def columns(self) -> int:
-        """How many elements a pad, a share and an answer have."""
+        """Number of elements of a pad, a share and an answer."""
         return self.sizes.packing.columns(self.length)
 
     def to_message(self) -> Message:
-        """What the coordinator tells: everything else each party computes for itself."""
+        """Return what the coordinator sends; everything else each party computes for itself."""
         return {"cohort": list(self.cohort), "members": self._members, "deadline": self.deadline}
 
     @property
@@ -115,28 +115,28 @@ class Terms:
         return [[name, prekey.packed()] for name, prekey in self.members]
 
     def pad_key(self, own: KeyPair, other: bytes, parties: tuple[str, str, bytes]) -> Secret:
-        """The key of the pad between a client and a member, as both compute it, bound to the session and to these
-        parties: the client, the member, and the client's public key.
+        """Return the key of the pad between a client and a member, as both compute it, bound to the session and to
+        these parties: the client, the member, and the client's public key.
         """
         return own.agree(other, salt=self.session, info=context("pad", *parties), length=PAD_KEY_BYTES)
 
     def spoken(self, client: str, public: bytes) -> bytes:
-        """What a client signs: this is my key in this session. Its corrections are signed with the whole reply."""
+        """Return what a client signs: this is my key in this session. Its corrections are signed with the reply."""
         return context("message", self.session, client, public)
 
     def answered(self, named: NamedSet) -> bytes:
-        """What a member signs: I have answered once in this session, on these clients' messages."""
+        """Return what a member signs: I have answered once in this session, on these clients' messages."""
         return answered_words(self.session, tuple(named.clients), named.digest)
 
 
 def answered_words(session: bytes, clients: Sequence[str], set_digest: bytes) -> bytes:
-    """The words under a member's answer, which `fedassay verify` checks again."""
+    """Return the words under a member's answer, which `fedassay verify` checks again."""
     names = _digest("clients", list(clients))
     return context("answer", session, names, len(clients), set_digest)
 
 
 def keys_of(names: Iterable[str], credentials: PartyKeys | None) -> dict[str, bytes]:
-    """The public keys that a party has pinned for these sites; none in a simulation."""
+    """Return the public keys that a party has pinned for these sites; none in a simulation."""
     return (
         {}
         if credentials is None
@@ -145,21 +145,21 @@ def keys_of(names: Iterable[str], credentials: PartyKeys | None) -> dict[str, by
 
 
 def digest_of_keys(keys: Mapping[str, bytes]) -> bytes:
-    """The digest of pinned keys that the terms hold, so that all sites must have pinned the same."""
+    """Return the digest of pinned keys that the terms hold, so that all sites must have pinned the same."""
     names = sorted(keys)
     return _digest("roster", [names, [keys[name] for name in names]]) if keys else b""
 
 
 def _digest(what: str, items: list[Any]) -> bytes:
-    """The digest of a list, which the wire format makes one unambiguous string of."""
+    """Return the digest of a list, which the wire format makes one unambiguous string of."""
     return hashlib.sha256(wire.encode({what: items})).digest()
 
 
-# --- what parties are told ----------------------------------------------------------------------------------
+# --- what parties receive ---------------------------------------------------------------------------------------
 
 
 def told(request: Request) -> Exchange:
-    """The exchange in a request that has just the fields of its leg: names in order, each once, all of them sites."""
+    """Read the exchange in a request with just the fields of its leg: names in order, each once, all of them sites."""
     message, more = request.message, {"named"} if request.leg else set()
     require(message.keys() == {"cohort", "members", "deadline"} | more, "the message has other fields.")
     cohort, members, deadline = message["cohort"], message["members"], message["deadline"]
@@ -193,7 +193,7 @@ def told(request: Request) -> Exchange:
 
 
 def require_pinned(terms: Terms, request: Request, trust: OneShotParameters) -> None:
-    """Believe only what parties have signed that this site has pinned, and count colluders over all of those.
+    """Require that all is signed by parties that this site has pinned, and count colluders over all of those.
 
     Rules about other sets of clients hold only where every honest site has seen all of these: with such a rule, the
     cohort must be the whole roster.
@@ -235,20 +235,20 @@ class NamedSet(NamedTuple):
 
     @classmethod
     def of(cls, terms: Terms, clients: Mapping[str, Spoken]) -> NamedSet:
-        """The set of these clients."""
+        """Return the set of these clients."""
         ordered = {name: clients[name] for name in terms.cohort if name in clients}
         return cls(
             ordered, _digest("set", [terms.session, *([name, *said] for name, said in ordered.items())])
         )
 
     def to_message(self, terms: Terms) -> list[list[Any]]:
-        """Clients by their places in the cohort."""
+        """Return the clients by their places in the cohort."""
         places = {name: place for place, name in enumerate(terms.cohort)}
         return [[places[name], *spoken] for name, spoken in self.clients.items()]
 
 
 def told_set(request: Request, terms: Terms) -> NamedSet:
-    """The set in a request for an answer: large enough, of clients who have each signed what is said of them."""
+    """Return the set in a request for an answer: large enough, of clients who have each signed their entry."""
     named = request.message["named"]
     entries: list[Any] = named if isinstance(named, list) else [None]
     for entry in entries:
@@ -278,12 +278,12 @@ def _is_spoken(public: object, signature: object) -> bool:
 
 
 def _is_signature(signature: object) -> bool:
-    """Whether it has the form of a signature, or of none, as in a simulation."""
+    """Return whether it has the form of a signature, or of none, as in a simulation."""
     return isinstance(signature, bytes) and len(signature) in (0, SIGNATURE_BYTES)
 
 
 def is_spoken_by(name: str, spoken: Spoken, terms: Terms, credentials: PartyKeys | None) -> bool:
-    """Whether the client of this name has signed the message; in a simulation nobody signs."""
+    """Return whether the client of this name has signed the message; True in a simulation, without signatures."""
     words = terms.spoken(name, spoken.public)
     return credentials is None or credentials.verifies(name, SPOKEN, words, spoken.signature)
 
@@ -292,7 +292,7 @@ def is_spoken_by(name: str, spoken: Spoken, terms: Terms, credentials: PartyKeys
 
 
 def read_spoken(reply: object, terms: Terms) -> tuple[Spoken, Elements] | None:
-    """A client's message and its corrections; None if it is not exactly of the expected form."""
+    """Read a client's message and its corrections; None if it is not exactly of the expected form."""
     shape = (terms.sizes.packing.corrected, terms.columns)
     if (corrections := _read(reply, "corrections", shape, {"public", "signature"})) is None:
         return None
@@ -301,7 +301,7 @@ def read_spoken(reply: object, terms: Terms) -> tuple[Spoken, Elements] | None:
 
 
 def read_answer(reply: object, terms: Terms) -> tuple[Elements, bytes] | None:
-    """A member's answer and its signature; None if it is not exactly of the expected form."""
+    """Read a member's answer and its signature; None if it is not exactly of the expected form."""
     if (answer := _read(reply, "answer", (terms.columns,), {"signature"})) is None:
         return None
     signature = reply["signature"]  # type: ignore[index]
@@ -309,7 +309,7 @@ def read_answer(reply: object, terms: Terms) -> tuple[Elements, bytes] | None:
 
 
 def _read(reply: object, what: str, shape: tuple[int, ...], others: set[str]) -> Elements | None:
-    """The array in a reply that has it and these other fields."""
+    """Read the array in a reply that has it and these other fields."""
     if not isinstance(reply, dict) or reply.keys() != {what, *others}:
         return None
     try:

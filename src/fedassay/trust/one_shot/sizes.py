@@ -1,7 +1,7 @@
-"""How many members a secure sum has, how many of them may fall silent or collude, and how far entries are packed.
+"""Sizes of a secure sum: its members, how many of them may fall silent or collude, and the packing of entries.
 
 Notation: N sites in the roster, n clients in the cohort, k members. C of all sites and c of the members may work for
-the coordinator; D₀ clients and D₁ members may fall silent. Shares of t members say nothing, r = t + l open everything.
+the coordinator; D₀ clients and D₁ members may fall silent. Shares of t members reveal nothing, r = t + l open all.
 
 **Rule: 3(t + 1) > 2k + c.** Then, whatever sets of clients a coordinator names to whichever member, it learns the total
 over one set of honest clients, or nothing (proof in `docs/explanation/secure-sum.md`). With t = k − D₁ − l the rule
@@ -22,30 +22,30 @@ from fedassay.crypto.packed import Packing
 from fedassay.errors import ProtocolError, TooFewClients
 
 LARGEST_COMMITTEE = 1000
-"""Up to so many sites all are members if none are named; beyond, every site would agree on keys with thousands."""
+"""Largest roster whose sites are all members if none are named; beyond, sites would agree on keys with thousands."""
 
 NAMED = 16
-"""How many members plans and simulations assume where some have to be named."""
+"""Number of members that plans and simulations assume where some have to be named."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Sizes:
-    """The numbers of one exchange, computed by every party for itself."""
+    """Numbers of one exchange, computed by every party for itself."""
 
     clients: int
     members: int
     colluders: int
-    """C: how many sites of the roster may work for the coordinator."""
+    """C: number of sites of the roster that may work for the coordinator."""
     colluding_members: int
     silent_clients: int
     silent_members: int
     packed: int
     least: int
-    """A total over fewer clients is opened by no honest member."""
+    """Fewest clients over which an honest member opens a total."""
 
     @classmethod
     def from_list(cls, numbers: Sequence[object]) -> Sizes:
-        """The numbers in the order of the fields, from a stranger; `ProtocolError` if they are none."""
+        """Read the numbers in the order of the fields, from a stranger; `ProtocolError` if they are none."""
         if len(numbers) != len(fields(cls)) or not all(type(one) is int and one >= 0 for one in numbers):
             raise ProtocolError("sizes: expected whole numbers.")
         found = cls(**{field.name: one for field, one in zip(fields(cls), numbers, strict=True)})  # type: ignore[arg-type]
@@ -60,21 +60,21 @@ class Sizes:
 
     @property
     def threshold(self) -> int:
-        """t: how many members' shares say nothing."""
+        """t: number of members whose shares reveal nothing."""
         return self.members - self.silent_members - self.packed
 
     @property
     def needed(self) -> int:
-        """r: how many members must answer."""
+        """r: number of members that must answer."""
         return self.members - self.silent_members
 
     @property
     def honest(self) -> int:
-        """M: how many honest clients are in every total that opens."""
+        """M: number of honest clients in every total that opens."""
         return self.least - self.colluders
 
     def chance(self, missed: float = 0.1) -> float:
-        """How probable it is that a total opens, if each site misses each pass with this probability.
+        """Compute the probability that a total opens, if each site misses each pass with probability `missed`.
 
         Examples
         --------
@@ -92,7 +92,7 @@ class Sizes:
 
 
 def share_of(fraction: float, count: int) -> Fraction:
-    """The exact product: 0.29 is 29/100, not the double nearest to it.
+    """Return the exact product: 0.29 is 29/100, not the double nearest to it.
 
     Examples
     --------
@@ -103,7 +103,7 @@ def share_of(fraction: float, count: int) -> Fraction:
 
 
 def tolerated(count: int, fraction: float) -> int:
-    """How many of so many parties make up at most this fraction.
+    """Return the largest number of parties that make up at most this fraction of `count`.
 
     Examples
     --------
@@ -114,7 +114,7 @@ def tolerated(count: int, fraction: float) -> int:
 
 
 def colluders_of(count: int, collusion: float) -> int:
-    """How many colluders are assumed among so many sites: rounded up, so that it is none only where none is asked for.
+    """Return the number of colluders assumed among `count` sites: rounded up, so that 0 needs a collusion of 0.
 
     Examples
     --------
@@ -125,7 +125,7 @@ def colluders_of(count: int, collusion: float) -> int:
 
 
 def opening_words(answered: int, *, asked: int, needed: int) -> str:
-    """How many answers were spare when a total was opened, and what that means.
+    """Describe how many answers were spare when a total was opened, and what that means.
 
     Examples
     --------
@@ -154,11 +154,11 @@ def sizes(
     named: bool = False,
     everybody: bool = False,
 ) -> Sizes:
-    """The numbers for a cohort of `clients` out of `roster` sites, with so many members.
+    """Compute the numbers for a cohort of `clients` out of `roster` sites, with `members` members.
 
     Guarantee: the rule of this module holds, for c = min(k, C) colluding members, or ⌈collusion·k⌉ if the members were
     `named` and so are believed to have no more. With `everybody` no client may be silent. Of all choices that survive
-    D₁ = ⌊dropout·k⌋ silent members (fewer if the rule leaves no room for so many), entries are packed as far as
+    D₁ = ⌊dropout·k⌋ silent members (fewer if the rule leaves no room for them), entries are packed as far as
     possible.
 
     Examples
@@ -200,7 +200,7 @@ def sizes(
 
 
 def described(found: Sizes | None, *, named: bool, private: bool) -> str:
-    """Who opens the total, who may be missing, who may collude, and what is assumed; ends with a blank.
+    """Describe who opens the total, who may be missing, who may collude, and what is assumed; ends with a blank.
 
     The numbers are left out while it is not known how many sites there are.
     """
@@ -212,7 +212,7 @@ def described(found: Sizes | None, *, named: bool, private: bool) -> str:
 
 
 def attendance(found: Sizes) -> str:
-    """How many may be missing, and how probable it is that a sum comes through all the same."""
+    """Describe how many sites may be missing, and how probable it is that a sum comes through all the same."""
     odds = f"if each site misses one pass in ten, a sum comes through with probability {found.chance():.2f}"
     if not found.silent_clients and not found.silent_members:
         return f"Every one of the {found.clients:,} sites must answer both passes of a sum; {odds}."

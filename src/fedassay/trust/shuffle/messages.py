@@ -1,4 +1,4 @@
-"""The messages of `shuffle`: keys and what they are bound to, reports as texts, and their reading.
+"""The messages of `shuffle`: keys and their bindings, reports as texts, and their reading.
 
 What the seals and signatures of `shuffle` are bound to: a letter inside an envelope.
 
@@ -7,17 +7,17 @@ sealed for the shuffler. Only the envelope knows the client's name. Letters have
 each, so that two letters of one client have nothing in common.
 
 Everything is bound to the *session*: a digest of the exchange, of the whole question, of the number of clients among
-which a message must be hidden, and of the names of both servers. If clients were told that they are many, and the
-shuffler that they are few, it cannot open what they sealed.
+which a message must be hidden, and of the names of both servers. If clients were given a large number and the shuffler
+a small one, it cannot open what they sealed.
 
 Reading the messages of `shuffle`.
 
 `read_envelopes` comes from a client, and is None for anything that is not of the expected form (the client then counts
 as one that did not answer); the other `read_` functions come from a server, without which there is no release, and
-raise `ProtocolError`. Nobody trusts the relay: each `told_` function returns the checked content of a request or raises
-`ProtocolError`, and the party stays silent.
+raise `ProtocolError`. The relay is not trusted: each `told_` function returns the checked content of a request or
+raises `ProtocolError`, and the party stays silent.
 
-Reports as texts of one length: how `shuffle` writes down what a client says, so that sizes tell nothing.
+Reports as texts of one length: `shuffle` writes down all answers of clients so that sizes reveal nothing.
 
 =========  =======================================================================================================
 report     text
@@ -50,19 +50,19 @@ from fedassay.trust.local_reports import Question, Report
 from fedassay.trust.question import question
 
 LETTER_OVERHEAD = KEY_BYTES + SEAL_OVERHEAD
-"""How much longer a letter is than its text: the key that it was sealed with in front, and the seal."""
+"""Bytes by which a letter is longer than its text: the key that it was sealed with in front, and the seal."""
 
 ENVELOPE_OVERHEAD = SEAL_OVERHEAD
-"""How much longer an envelope is than its letter; its key comes with all envelopes of the client."""
+"""Bytes by which an envelope is longer than its letter; its key comes with all envelopes of the client."""
 
 SIGNED_ENVELOPES = "shuffle envelopes"
-"""The purpose for which clients sign."""
+"""Purpose for which clients sign."""
 
 
 def session_of(
     *, exchange: bytes, plans: Sequence[Plan], numbers: Sequence[int], servers: Sequence[str]
 ) -> bytes:
-    """The digest that everything of one exchange is bound to; `numbers` are those that hide a client."""
+    """Return the digest that everything of one exchange is bound to; `numbers` are those that hide a client."""
     sizes = (plan.setting.clients for plan in plans)
     words = context("fedassay shuffle 1", exchange, question(plans), *sizes, *numbers, *servers)
     return hashlib.sha256(words).digest()
@@ -70,7 +70,7 @@ def session_of(
 
 @dataclass(frozen=True, kw_only=True)
 class LetterRoute:
-    """To the analyst, through the shuffler, for one query."""
+    """Route to the analyst, through the shuffler, for one query."""
 
     session: bytes
     place: int
@@ -78,7 +78,7 @@ class LetterRoute:
     """The public keys of the analyst and of the shuffler."""
 
     def letter(self, text: bytes, randomness: Randomness) -> bytes:
-        """Client side: a text that only the analyst can read, and that does not say who wrote it."""
+        """Write a text that only the analyst can read, and that does not reveal its author (client side)."""
         own = KeyPair.draw(randomness)
         words = self._letter_words(own.public)
         return own.public + seal_for(
@@ -86,20 +86,20 @@ class LetterRoute:
         )
 
     def envelope(self, letter: bytes, own: KeyPair, client: str, randomness: Randomness) -> bytes:
-        """Client side: a letter that only the shuffler can take out, from this client."""
+        """Seal a letter that only the shuffler can take out, from this client (client side)."""
         words = self._envelope_words(own.public, client)
         return seal_for(
             own, self.servers.second, letter, salt=self.session, words=words, randomness=randomness
         )
 
     def open_envelope(self, own: KeyPair, client: str, public: bytes, sealed: bytes) -> bytes | None:
-        """Shuffler side: the letter, or None if this client did not seal it for this route."""
+        """Open the letter (shuffler side); None if this client did not seal it for this route."""
         words = self._envelope_words(public, client)
         letter = unseal_from(own, public, sealed, salt=self.session, words=words)
         return None if letter is None else letter.data
 
     def open_letter(self, own: KeyPair, letter: bytes) -> bytes | None:
-        """Analyst side: the text, or None if it was not sealed for this route."""
+        """Open the text (analyst side); None if it was not sealed for this route."""
         public, sealed = letter[:KEY_BYTES], letter[KEY_BYTES:]
         text = unseal_from(own, public, sealed, salt=self.session, words=self._letter_words(public))
         return None if text is None else text.data
@@ -112,7 +112,7 @@ class LetterRoute:
 
 
 def signed_words(session: bytes, client: str, public: bytes, sealed: Sequence[bytes]) -> bytes:
-    """What a client signs: these envelopes are mine."""
+    """Return what a client signs: these envelopes are mine."""
     return context("shuffle envelopes", session, client, public, *sealed)
 
 
@@ -125,7 +125,7 @@ WORDS = Introductions("shuffle")
 
 
 class Envelopes(NamedTuple):
-    """What one client sends: a key for this exchange, an envelope for each query, and its signature."""
+    """Message of one client: a key for this exchange, an envelope for each query, and its signature."""
 
     public: bytes
     sealed: tuple[bytes, ...]
@@ -133,7 +133,7 @@ class Envelopes(NamedTuple):
 
 
 def read_envelopes(reply: object, *, lengths: Sequence[int]) -> Envelopes | None:
-    """A client's reply, well formed from outside: envelopes of exactly these lengths."""
+    """Read a client's reply, well formed from outside: envelopes of exactly these lengths."""
     if not isinstance(reply, dict) or reply.keys() != set(Envelopes._fields):
         return None
     public, sealed, signature = (reply[field] for field in Envelopes._fields)
@@ -145,29 +145,29 @@ def read_envelopes(reply: object, *, lengths: Sequence[int]) -> Envelopes | None
 
 
 def read_letters(reply: object, *, lengths: Sequence[int], server: str) -> list[Bag]:
-    """What the shuffler has taken out of the envelopes: a bag for each query, all with as many letters."""
+    """Read the letters that the shuffler has taken out: a bag for each query, all with as many letters."""
     bags = _bags(WORDS.fields(reply, {"letters"}, who=server)["letters"], lengths, who=server)
     WORDS.require(len({len(bag) for bag in bags}) == 1, f"got bags of different sizes from {server}.")
     return bags
 
 
 def read_texts(reply: object, *, lengths: Sequence[int], server: str) -> list[Bag]:
-    """What the analyst has read in the letters: the texts for each query."""
+    """Read what the analyst has found in the letters: the texts for each query."""
     return _bags(WORDS.fields(reply, {"texts"}, who=server)["texts"], lengths, who=server)
 
 
 def read_refusal(reply: object) -> int | None:
-    """From how many clients the shuffler has got envelopes, if it says that they are too few."""
+    """Return the number of clients whose envelopes the shuffler got, if it reports that they are too few."""
     if isinstance(reply, dict) and reply.keys() == {"too_few"} and type(reply["too_few"]) is int:
         return int(reply["too_few"])
     return None
 
 
-# --- what clients and servers are told --------------------------------------------------------------------------
+# --- what clients and servers receive ---------------------------------------------------------------------------
 
 
 def told_envelopes(told: Message, *, lengths: Sequence[int]) -> tuple[list[tuple[str, Envelopes]], bool]:
-    """The shuffler: envelopes of clients, by name, and whether they are the last."""
+    """Read the envelopes of clients, by name, and whether they are the last (shuffler)."""
     envelopes, last = told["envelopes"], told["last"]
     if not isinstance(envelopes, list) or not isinstance(last, bool):
         raise ProtocolError("shuffle: got no list of envelopes.")
@@ -185,7 +185,7 @@ def told_envelopes(told: Message, *, lengths: Sequence[int]) -> tuple[list[tuple
 
 
 def told_letters(told: Message, *, lengths: Sequence[int]) -> tuple[list[Bag], bool]:
-    """The analyst: letters for each query, and whether they are the last."""
+    """Read the letters for each query, and whether they are the last (analyst)."""
     bags, last = _bags(told["letters"], lengths, who="the relay"), told["last"]
     if not isinstance(last, bool):
         raise ProtocolError("shuffle: got letters, but not whether they are the last.")
@@ -204,17 +204,17 @@ def _bags(value: object, lengths: Sequence[int], *, who: str) -> list[Bag]:
 
 
 def to_bag(pieces: Sequence[bytes], length: int) -> Bag:
-    """Pieces of this length as a bag, in this order."""
+    """Return pieces of this length as a bag, in this order."""
     return np.frombuffer(b"".join(pieces), dtype=np.uint8).reshape(len(pieces), length)
 
 
 def from_bag(bag: Bag) -> list[bytes]:
-    """The pieces of a bag."""
+    """Return the pieces of a bag."""
     return [row.tobytes() for row in bag]
 
 
 def as_message(client: str, envelopes: Envelopes) -> Message:
-    """What the relay hands on."""
+    """Return what the relay hands on."""
     return {"client": client, **envelopes._asdict()}
 
 
@@ -225,7 +225,7 @@ _NUMBER_BYTES = 8
 
 
 def text_bytes(question: Question) -> int:
-    """The length of every text for this question."""
+    """Return the length of every text for this question."""
     if question.partitions:
         return _PARTITION_BYTES + -(-max(map(len, question.partitions)) // 8)
     return (
@@ -234,10 +234,10 @@ def text_bytes(question: Question) -> int:
 
 
 def drawn_text(question: Question, vector: Vector, randomness: Randomness) -> bytes:
-    """Client side: a private report on what was measured, on a partition of the client's own drawing.
+    """Make a private report on what was measured (client side), on a partition of the client's own drawing.
 
-    The partition is uniform, not a hash of the name as under `local-dp`: here nothing may depend on who somebody is,
-    and for amplification all clients must use the same randomiser.
+    The partition is uniform, not a hash of the name as under `local-dp`: here nothing may depend on the identity of a
+    client, and for amplification all clients must use the same randomiser.
     """
     parts = len(question.partitions)
     partition = int(samplers.below(parts, 1, randomness)[0]) if parts else 0
@@ -245,7 +245,7 @@ def drawn_text(question: Question, vector: Vector, randomness: Randomness) -> by
 
 
 def to_text(question: Question, report: Report) -> bytes:
-    """A fitting report as a text."""
+    """Write a fitting report as a text."""
     if question.partitions:
         text = report.partition.to_bytes(_PARTITION_BYTES, "little") + bytes(report.content)
         return text.ljust(text_bytes(question), b"\0")
@@ -255,7 +255,7 @@ def to_text(question: Question, report: Report) -> bytes:
 
 
 def from_text(question: Question, text: bytes) -> Report | None:
-    """The report that was written down; None if no honest client could have written this."""
+    """Read the report that was written down; None if no honest client could have written this."""
     if len(text) != text_bytes(question):
         return None
     if question.partitions:

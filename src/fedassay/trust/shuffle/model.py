@@ -1,7 +1,7 @@
-"""Shuffling: every message is private by itself, and a second server hands on all of them without saying whose it is.
+"""Shuffling: every message is private by itself, and a second server hands on all of them without their senders.
 
 The pieces, in reading order: `privacy.shuffling` (why that is worth more than local privacy, and how much),
-`local_reports` and `shuffle_texts` (what a client says), `shuffle_keys` and `shuffle_client` (a letter in an envelope),
+`local_reports` and `shuffle_texts` (a client's report), `shuffle_keys` and `shuffle_client` (a letter in an envelope),
 `shuffle_relay` (the order of messages), `shuffle_helper` (what the shuffler and the analyst do).
 `docs/explanation/shuffle.md` has the whole argument, and who is trusted with what.
 """
@@ -57,11 +57,11 @@ from fedassay.trust.shuffle.servers import assist, envelope_bytes, relay
 # --- the client half of `shuffle` ---------------------------------------------------------------------------
 
 CLIENT_LEG = 1
-"""Clients are asked once, after both servers have drawn their keys for this exchange."""
+"""Leg in which clients are asked, once, after both servers have drawn their keys for this exchange."""
 
 
 def post(request: Request, measure: Measure, numbers: Sequence[int], randomness: Randomness) -> Message:
-    """The reply: an envelope for each query, with a letter in it; always, whatever was measured."""
+    """Return the reply: an envelope for each query, with a letter in it; always, whatever was measured."""
     WORDS.require(request.leg == CLIENT_LEG, f"got leg {request.leg}, expected only leg {CLIENT_LEG}.")
     servers = WORDS.told_servers(request.message)
     session = session_of(
@@ -82,11 +82,11 @@ def post(request: Request, measure: Measure, numbers: Sequence[int], randomness:
 # --- shuffling ----------------------------------------------------------------------------------------------
 
 _HEADROOM = 1 - Fraction(1, 2**29)
-"""Shares of a budget are rounded down by more than their sum can be rounded up."""
+"""Headroom: shares of a budget are rounded down by more than their sum can be rounded up."""
 
 
 MOST_CLIENTS = 10**9
-"""More are not believed: the larger the crowd, the less noise a message has."""
+"""Largest number of clients that is believed: the larger the crowd, the less noise a message has."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,7 +99,7 @@ class Shuffle(ShuffleParameters, TrustModel):
     itself, and shares add up (basic composition). Against the server and the shuffler together a message is
     differentially private by itself, with the local epsilon of its plan, and delta 0.
 
-    Guarantee elsewhere: that of `local-dp`, and not more, though nobody but the shuffler knows who sent which message:
+    Guarantee elsewhere: that of `local-dp`, and not more, though only the shuffler knows who sent which message:
     amplification needs messages that hide all that a client holds, not one of its rows.
 
     Assumptions: the shuffler does not work together with the server, follows the protocol, and knows the clients' keys.
@@ -132,35 +132,35 @@ class Shuffle(ShuffleParameters, TrustModel):
 
     @property
     def _local(self) -> LocalDP:
-        """What a client would send if nobody shuffled."""
+        """Trust model of the messages, if they were not shuffled."""
         return LocalDP(encoding=self.encoding)
 
     def with_one_row_each(self, protection: Protection) -> Protection:
-        """As under local-dp."""
+        """Return the protection for one row each, as under local-dp."""
         return self._local.with_one_row_each(protection)
 
     # --- how many hide a client -----------------------------------------------------------------------------
 
     def fewest_survivors(self, clients: int) -> int:
-        """Fewer messages than this are not opened."""
+        """Return the number of messages below which none is opened."""
         return max(self.minimum_cohort, clients - tolerated(clients, self.dropout))
 
     def fewest_honest(self, clients: int) -> int:
-        """How many of the messages that are opened the server knows nothing else about, the protected one included."""
+        """Return the number of opened messages about which the server knows nothing else, with the protected one."""
         return max(1, self.fewest_survivors(clients) - tolerated(clients, self.collusion))
 
     def numbers(self, plans: Sequence[Plan]) -> tuple[int, int]:
-        """The fewest survivors of an exchange and, of those, the fewest honest ones: all parties agree on them."""
+        """Return the fewest survivors of an exchange and, of those, the fewest honest: all parties agree on both."""
         clients = max(plan.setting.clients for plan in plans)
         return self.fewest_survivors(clients), self.fewest_honest(clients)
 
     # --- plan -----------------------------------------------------------------------------------------------
 
     def plan(self, query: Query[Any], setting: Setting) -> Plan:
-        """As under local-dp, with the larger epsilon that shuffling allows where it does.
+        """Plan a query as under local-dp, with the larger epsilon that shuffling allows where it does.
 
         `Plan.noise` is that of single messages, at the local epsilon; a `ShuffledPlan` has what they cost shuffled.
-        `setting.clients` of 0 stands for a number that is not known yet: nobody is hidden then.
+        `setting.clients` of 0 stands for a number that is not known yet: then no message is hidden among others.
         """
         refuse_points(query)
         budget = budget_of(setting, self.name)
@@ -201,7 +201,7 @@ class Shuffle(ShuffleParameters, TrustModel):
         )
 
     def _amplifies(self, setting: Setting) -> bool:
-        """Whether messages hide everything that a client holds, and some delta may be spent."""
+        """Return whether messages hide everything that a client holds, and some delta may be spent."""
         whole = setting.protection.rows_per_client == 1 or self.encoding == "unary"
         return whole and budget_of(setting, self.name).delta > 0
 
@@ -210,21 +210,21 @@ class Shuffle(ShuffleParameters, TrustModel):
     def exchange(
         self, exchange: Exchange, randomness: Randomness
     ) -> Generator[Round, Replies, tuple[Released[Any], ...]]:
-        """The relay; it reads the shuffled messages."""
+        """Run the relay, which reads the shuffled messages."""
         return relay(exchange, fewest=self.numbers(exchange.plans)[0])
 
     def respond(
         self, request: Request, measure: Measure, state: Message, randomness: Randomness
     ) -> tuple[Message, Message]:
-        """Client half: a private report on each query, sealed twice. Nothing is kept."""
+        """Run the client half: a private report on each query, sealed twice. Nothing is kept."""
         return post(request, measure, self.numbers(request.plans), randomness), {}
 
     def assist(self, request: Request, state: Message, randomness: Randomness) -> tuple[Message, Message]:
-        """Server half: the analyst, who is the first server, or the shuffler, who is the second."""
+        """Run the server half: the analyst, who is the first server, or the shuffler, who is the second."""
         return assist(request, state, self.numbers(request.plans), randomness)
 
     def largest_reply(self, exchange: Exchange) -> int:
-        """All letters at once are the longest reply."""
+        """Return the size of the longest reply: all letters at once."""
         each = sum(envelope_bytes([Question.of(plan) for plan in exchange.plans]))
         return min((1 << 16) + (each + 64) * max(1, len(exchange.cohort)), wire.LARGEST_MESSAGE)
 
@@ -233,11 +233,11 @@ class Shuffle(ShuffleParameters, TrustModel):
     def aggregate(
         self, plans: Sequence[Plan], totals: Sequence[Vector], clients: int, randomness: Randomness
     ) -> tuple[Released[Any], ...]:
-        """Sums only, as under local-dp: a sum does not depend on the order of the messages."""
+        """Simulate sums only, as under local-dp: a sum does not depend on the order of the messages."""
         return self._local.aggregate(plans, totals, clients, randomness)
 
     def statement(self, setting: Setting) -> str:
-        """Both guarantees: against the server, and against the server and the shuffler together."""
+        """State both guarantees: against the server, and against the server and the shuffler together."""
         budget = budget_of(setting, self.name)
         if not self._amplifies(setting):
             return f"{self._local.statement(setting)} {self._why_not(setting)}"
@@ -263,7 +263,7 @@ class Shuffle(ShuffleParameters, TrustModel):
         )
 
     def _why_not(self, setting: Setting) -> str:
-        """Why shuffling is given no credit."""
+        """Explain why shuffling is given no credit."""
         if setting.protection.rows_per_client == 1 or self.encoding == "unary":
             reason = "that needs a delta above 0, and delta is 0"
         elif setting.protection.unit is Unit.CLIENT:
@@ -281,6 +281,6 @@ class Shuffle(ShuffleParameters, TrustModel):
 
 
 def _share(budget: Budget, share: float) -> Budget:
-    """A query's part of epsilon and of delta; parts that add up to 1 cost no more than the budget."""
+    """Return a query's part of epsilon and of delta; parts that add up to 1 cost no more than the budget."""
     part = Fraction(share) * _HEADROOM
     return Budget(epsilon=float(part * Fraction(budget.epsilon)), delta=float(part * Fraction(budget.delta)))

@@ -1,10 +1,10 @@
 """The server halves of `shuffle`: the analyst, who may read letters, and the shuffler, who may open envelopes.
 
-The state is kept by whoever drives this half, and is on the disk before the reply leaves; a leg is answered once. So
+The driver of this half keeps the state, which is on the disk before the reply leaves; a leg is answered once. So
 messages are shuffled once, whatever crashes. `step` in the state is what comes next:
 
 ==============  ===========  ======================================  ================================================
-step            whose        is told                                 replies
+step            whose        receives                                replies
 ==============  ===========  ======================================  ================================================
 ``hello``       both         who the two servers are                 a public key for this exchange, signed
 ``envelopes``   shuffler's   both keys; what clients have sealed     after the last: the letters for each query, in
@@ -69,7 +69,7 @@ from fedassay.trust.shuffle.messages import (
 )
 
 _Numbers = Sequence[int]
-"""What hides a client: how many others at least, as `Shuffle.numbers` has it; the first is the fewest survivors."""
+"""Numbers of others that hide a client, at least, as `Shuffle.numbers` has them; first the fewest survivors."""
 
 _Step = Callable[[Request, Message, _Numbers, Randomness], tuple[Message, Message]]
 
@@ -77,7 +77,7 @@ _Step = Callable[[Request, Message, _Numbers, Randomness], tuple[Message, Messag
 def assist(
     request: Request, state: Message, numbers: _Numbers, randomness: Randomness
 ) -> tuple[Message, Message]:
-    """The reply to one leg, and the state for the next. `ProtocolError` for anything that is off."""
+    """Return the reply to one leg, and the state for the next. `ProtocolError` for anything that is off."""
     step = _STEPS.get(state.get("step", "hello"))
     if step is None:
         raise ProtocolError("shuffle: this exchange is over.")
@@ -85,17 +85,17 @@ def assist(
 
 
 def letter_bytes(questions: Sequence[Question]) -> list[int]:
-    """The length of the letters for each query."""
+    """Return the length of the letters for each query."""
     return [text_bytes(question) + LETTER_OVERHEAD for question in questions]
 
 
 def envelope_bytes(questions: Sequence[Question]) -> list[int]:
-    """The length of the envelopes for each query."""
+    """Return the length of the envelopes for each query."""
     return [length + ENVELOPE_OVERHEAD for length in letter_bytes(questions)]
 
 
 def permutation(count: int, randomness: Randomness) -> NDArray[np.intp]:
-    """All orders of so many things are equally likely: the order of uniform words, drawn again if two are the same.
+    """Draw an order of `count` things, all equally likely: that of uniform words, drawn again if two are equal.
 
     Examples
     --------
@@ -127,7 +127,7 @@ def _hello(
 def _envelopes(
     request: Request, state: Message, numbers: _Numbers, randomness: Randomness
 ) -> tuple[Message, Message]:
-    """The shuffler: count the clients, open their envelopes, and shuffle the letters for each query by itself."""
+    """Count the clients, open their envelopes, and shuffle the letters for each query by itself (shuffler)."""
     questions = [Question.of(plan) for plan in request.plans]
     own, introduced, told = WORDS.told_later(request, state, "envelopes", "last")
     envelopes, last = told_envelopes(told, lengths=envelope_bytes(questions))
@@ -157,7 +157,7 @@ def _envelopes(
 def _letters(
     client: str, envelopes: Envelopes, own: KeyPair, servers: Pair, session: bytes, request: Request
 ) -> list[bytes] | None:
-    """The letters of one client, if it has signed its envelopes and all of them open; else it has sent nothing."""
+    """Return the letters of one client, if it has signed its envelopes and all of them open; else None."""
     public, sealed, signature = envelopes
     words = signed_words(session, client, public, sealed)
     credentials = request.credentials
@@ -176,7 +176,7 @@ def _letters(
 def _read(
     request: Request, state: Message, numbers: _Numbers, randomness: Randomness
 ) -> tuple[Message, Message]:
-    """The analyst: read letters. One that does not open is left out; whoever wrote it has said nothing."""
+    """Read letters (the analyst). A letter that does not open is left out and counts as no answer."""
     questions = [Question.of(plan) for plan in request.plans]
     own, introduced, told = WORDS.told_later(request, state, "letters", "last")
     bags, last = told_letters(told, lengths=letter_bytes(questions))
@@ -198,10 +198,10 @@ LARGEST_LEG = 1 << 25
 """Bytes of envelopes or letters in one request: half of what fits into it."""
 
 LARGEST_BAGS = 1 << 27
-"""Bytes of envelopes of one exchange: what the shuffler holds of them, and what it answers, is one message."""
+"""Bytes of envelopes of one exchange: the shuffler's store of them, and its answer, is one message."""
 
 MOST_ENVELOPES = 1 << 14
-"""Clients in one request: each is a mapping with a list, of which a message may have only so many."""
+"""Clients in one request: each is a mapping with a list, of which a message may have only a limited number."""
 
 
 def relay(exchange: Exchange, *, fewest: int) -> Generator[Round, Replies, tuple[Released[Any], ...]]:
@@ -255,7 +255,7 @@ def _check_enough(clients: int, asked: int, fewest: int) -> None:
 
 
 def _envelope_legs(found: Mapping[str, Envelopes]) -> Iterator[Message]:
-    """The requests to the shuffler, each small enough."""
+    """Yield the requests to the shuffler, each small enough."""
     each = sum(map(len, next(iter(found.values())).sealed))
     size = max(1, min(MOST_ENVELOPES, LARGEST_LEG // each))
     envelopes = [messages.as_message(client, one) for client, one in found.items()]
@@ -264,14 +264,14 @@ def _envelope_legs(found: Mapping[str, Envelopes]) -> Iterator[Message]:
 
 
 def _letter_legs(bags: Sequence[Bag], lengths: Sequence[int]) -> Iterator[Message]:
-    """The requests to the analyst, each small enough."""
+    """Yield the requests to the analyst, each small enough."""
     size, count = max(1, LARGEST_LEG // sum(lengths)), len(bags[0])
     for start in range(0, count, size):
         yield {"letters": [bag[start : start + size] for bag in bags], "last": start + size >= count}
 
 
 def _released(question: Question, texts: Sequence[bytes], asked: int) -> Released[Any]:
-    """What the letters for one query say together; one that says nonsense has said nothing."""
+    """Compute the result of the letters for one query; a letter without a valid report counts as no answer."""
     reports = [report for text in texts if (report := from_text(question, text)) is not None]
     if not reports:
         raise TooFewClients(f"release: none of {asked:,} clients sent a report that can be read.")

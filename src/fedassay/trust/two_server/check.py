@@ -1,4 +1,4 @@
-"""The check of `two-server`: one verdict per client, and what a server that lies can learn from it.
+"""The check of `two-server`: one verdict per client, and the possible gain of a server that lies.
 
 `fedassay.crypto.sketch` reduces "each of these keys counts exactly once" to two numbers P and S for each key, of which
 the servers hold additive shares, and which are 0 for an honest client. Opening them, as it does by itself, would tell a
@@ -11,7 +11,7 @@ server that lied in its first message the values of the keys. Here they stay sha
    triple (α, β, γ = αβ) that the client has dealt in shares (D. Beaver, CRYPTO 1991): both open D = w + α and
    E = Q + β; then w·Q = DE − Dβ − Eα + γ.
 3. The second server commits to its shares of w·Q. The first one opens its own. The second one sees for whom w·Q = 0. If
-   more than one client fails, it says that there will be no release, and no more. Else it answers, and opens its
+   more than one client fails, it states that there will be no release, and no more. Else it answers, and opens its
    shares, which the first one compares with the commitment.
 
 A client is accepted if w·Q = 0.
@@ -59,18 +59,18 @@ from fedassay.crypto.sketch import Half, answer
 from fedassay.protocol.vocabulary import Randomness
 
 KeyCounts = NDArray[np.int64]
-"""How many keys each client has."""
+"""Number of keys of each client."""
 
 TRIPLE = 3
 
 
 def random_elements(count: int, randomness: Randomness) -> Elements:
-    """Numbers modulo p; see `from_bits` for how uniform."""
+    """Draw numbers modulo p; see `from_bits` for how uniform."""
     return from_bits(randomness.words(count))
 
 
 def deal_triple(randomness: Randomness) -> tuple[Elements, Elements]:
-    """Client side: each server's shares of α, β and γ = αβ."""
+    """Deal each server's shares of α, β and γ = αβ (client side)."""
     first, second = random_elements(2 * TRIPLE, randomness).reshape(2, TRIPLE)
     alpha, beta, _ = add(first, second)[:, np.newaxis]
     second[2:] = add(multiply(alpha, beta), negate(first[2:]))
@@ -78,7 +78,7 @@ def deal_triple(randomness: Randomness) -> tuple[Elements, Elements]:
 
 
 def claim(half: Half, received: object, counts: KeyCounts, weights: Secret) -> Elements:
-    """This server's share of each client's Q, from the other's masked values (first message of the sketch).
+    """Compute this server's share of each client's Q, from the other's masked values (first message of the sketch).
 
     The keys of the clients lie one behind the other, `counts` of each.
     """
@@ -88,13 +88,13 @@ def claim(half: Half, received: object, counts: KeyCounts, weights: Secret) -> E
 
 
 def masked_factors(claims: Elements, triples: Elements, randomness: Randomness) -> Elements:
-    """This server's shares of D and E for each client (a row each); its part of w is drawn here and forgotten."""
+    """Compute this server's shares of D and E for each client (a row each); its part of w is drawn and forgotten."""
     w = random_elements(len(claims), randomness)
     return np.stack([add(w, triples[:, 0]), add(claims, triples[:, 1])], axis=1)
 
 
 def product(own: Elements, received: Elements, triples: Elements, *, party: int) -> Elements:
-    """This server's share of w·Q for each client, from both servers' `masked_factors`."""
+    """Compute this server's share of w·Q for each client, from both servers' `masked_factors`."""
     d, e = add(own, received).T
     alpha, beta, gamma = triples.T
     share = add(gamma, negate(add(multiply(d, beta), multiply(e, alpha))))
@@ -102,13 +102,13 @@ def product(own: Elements, received: Elements, triples: Elements, *, party: int)
 
 
 def accepted(own: Elements, received: Elements) -> NDArray[np.bool_]:
-    """Which clients count exactly once with every key."""
+    """Return which clients count exactly once with every key."""
     passed: NDArray[np.bool_] = add(own, received) == 0
     return passed
 
 
 def _sums_by_client(elements: Elements, counts: KeyCounts) -> Elements:
-    """Sums over consecutive runs, of at most 2^32 elements in all; an empty run gives 0."""
+    """Sum over consecutive runs, of at most 2^32 elements in all; an empty run gives 0."""
     ends = np.cumsum(counts)
     halves = []
     for part in (elements >> np.uint64(32), elements & np.uint64(2**32 - 1)):

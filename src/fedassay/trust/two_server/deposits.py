@@ -1,10 +1,10 @@
-"""What clients deposit with a server of `two-server`, and the share of a total that it answers with.
+"""Deposits of clients with a server of `two-server`, and the share of a total that it answers with.
 
-What a server of `two-server` answers: its share of a total, plus noise of its own, modulo p = 2^61 − 1.
+Answer of a server of `two-server`: its share of a total, plus noise of its own, modulo p = 2^61 − 1.
 
-A share of how many rows are in the leaves up to i is the sum of the keys' shares at the point i; the rest is linear.
+A share of the number of rows in the leaves up to i is the sum of the keys' shares at the point i; the rest is linear.
 
-What clients deposit with a server of `two-server`: how it is made, opened, and kept.
+Deposits of clients with a server of `two-server`: how they are made, opened, and kept.
 
 For each query and server a client seals its comparison keys; with those for the first query come its shares of a
 multiplication triple (see `two_server_check`). What does not open, or is not well formed in every detail, is as if it
@@ -33,13 +33,13 @@ from fedassay.trust.two_server.check import TRIPLE, KeyCounts, deal_triple
 from fedassay.trust.two_server.layout import Layout
 
 LIMIT = PRIME // 2
-"""Numbers below this, of either sign, are read back from their remainder modulo p."""
+"""Bound below which numbers, of either sign, are read back from their remainder modulo p."""
 
 _LIMB = 21
 
 
 def to_field(numbers: Vector) -> Elements:
-    """Whole numbers modulo p.
+    """Return whole numbers modulo p.
 
     Examples
     --------
@@ -50,7 +50,7 @@ def to_field(numbers: Vector) -> Elements:
 
 
 def from_field(elements: Elements) -> Vector:
-    """The whole numbers between −p/2 and p/2 with these remainders.
+    """Return the whole numbers between −p/2 and p/2 with these remainders.
 
     Examples
     --------
@@ -62,7 +62,7 @@ def from_field(elements: Elements) -> Vector:
 
 
 def shared_total(summary: Summary[Any], leaves: Elements) -> Elements:
-    """A share of the total of a summary, from shares of its leaves.
+    """Compute a share of the total of a summary, from shares of its leaves.
 
     `from_leaves` is linear, but works on 64-bit integers: shares, which can be any number below 2^61, are cut into
     limbs of 21 bits. Exact if the coefficients of no entry add up to 2^42: of 2^20 leaves, each may count 2^22 times.
@@ -83,7 +83,7 @@ def shared_total(summary: Summary[Any], leaves: Elements) -> Elements:
 def noisy_share(
     keys: Keys, plan: Plan, layout: Layout, randomness: Randomness, *, up_to: Elements | None = None
 ) -> Elements:
-    """This server's share of a whole total, with one full draw of the plan's noise.
+    """Compute this server's share of a whole total, with one full draw of the plan's noise.
 
     `up_to` are its shares of how many rows are in the leaves up to each, if they have been computed already.
     """
@@ -98,7 +98,7 @@ def noisy_share(
 def noisy_points(
     keys: Keys, plan: Plan, places: Vector, drawn: Message, randomness: Randomness
 ) -> tuple[Elements, Message]:
-    """This server's shares of some entries of a cumulative summary, with their noise; and all noise drawn so far.
+    """Compute this server's shares of some entries of a cumulative summary, with noise; and all noise drawn so far.
 
     `drawn` has the numbers of the draws (`of`, increasing) and what they came out as (`draws`). Each is drawn when it
     is first needed and never again: an entry that is asked for again has the same noise. As draws are independent, it
@@ -114,7 +114,7 @@ def noisy_points(
 def _with_more(
     drawn: Message, needed: Sequence[tuple[int, ...]], plan: Plan, randomness: Randomness
 ) -> tuple[Vector, Vector]:
-    """The draws so far and those that are needed besides, in order of their numbers."""
+    """Return the draws so far and those that are needed in addition, in order of their numbers."""
     known, draws = drawn["of"], drawn["draws"]
     fresh = np.setdiff1d(np.array(sorted({one for some in needed for one in some}), dtype=np.int64), known)
     numbers = np.concatenate([known, fresh])
@@ -127,11 +127,11 @@ def _with_more(
 
 Chosen = NDArray[np.bool_] | NDArray[np.intp]
 _Opened = Mapping[str, Message]
-"""Client to its content by the place of the query (as text, as messages want it)."""
+"""Content of each client by the place of the query (as text, as messages require it)."""
 
 
 def make(counts: Vector, layout: Layout, randomness: Randomness, *, place: int) -> tuple[bytes, bytes]:
-    """Client side: the texts for both servers. How long they are says nothing but how many keys are in them."""
+    """Make the texts for both servers (client side). Their lengths reveal only how many keys are in them."""
     values = layout.values(counts, randomness)
     keys = generate(values, bits=layout.bits, randomness=randomness)
     also = [{"triple": triple} for triple in deal_triple(randomness)] if place == 0 else [{}, {}]
@@ -142,7 +142,7 @@ def make(counts: Vector, layout: Layout, randomness: Randomness, *, place: int) 
 
 
 def content(text: Secret, layout: Layout, *, party: int, place: int) -> Message | None:
-    """Server side: the keys (and the triple) in an opened text, or None if anything is wrong with them."""
+    """Read the keys (and the triple) in an opened text (server side); None if anything is wrong with them."""
     if len(text.data) > layout.text_bytes:  # before it is read: parsed, it can take 70 times as much memory
         return None
     try:
@@ -160,11 +160,11 @@ def content(text: Secret, layout: Layout, *, party: int, place: int) -> Message 
 
 @dataclass(frozen=True, kw_only=True, repr=False, eq=False)
 class Deposits:
-    """What one server holds: a row per client in everything, clients in the order of their names. Secret.
+    """Deposits that one server holds: a row per client in everything, clients in the order of their names. Secret.
 
     Attributes
     ----------
-    counts : how many keys each client has for each query (C × Q).
+    counts : number of keys of each client for each query (C × Q).
     keys : for each query the keys of all clients, one behind the other, as they came.
     triples : C × 3 shares.
     """
@@ -179,7 +179,7 @@ class Deposits:
 
     @classmethod
     def of(cls, opened: _Opened, layouts: Sequence[Layout]) -> Deposits:
-        """Of all clients whose every text was good."""
+        """Collect the deposits of all clients whose every text was good."""
         places = [str(place) for place in range(len(layouts))]
         names = tuple(sorted(name for name, found in opened.items() if found.keys() == set(places)))
         counts = [[len(opened[name][place]["keys"]) for place in places] for name in names]
@@ -197,7 +197,7 @@ class Deposits:
 
     @classmethod
     def from_message(cls, message: Message) -> Deposits:
-        """What `to_message` was made from."""
+        """Restore the deposits from which `to_message` was made."""
         return cls(
             names=tuple(message["names"]),
             counts=message["counts"],
@@ -206,7 +206,7 @@ class Deposits:
         )
 
     def to_message(self) -> Message:
-        """As plain values, for the state of a server."""
+        """Return the deposits as plain values, for the state of a server."""
         return {
             "names": list(self.names),
             "counts": self.counts,
@@ -215,15 +215,15 @@ class Deposits:
         }
 
     def keys_of(self, place: int, layout: Layout, *, party: int) -> Keys:
-        """All keys for one query."""
+        """Return all keys for one query."""
         return Keys.from_bytes(self.keys[place], party=party, bits=layout.bits)
 
     def rows(self, place: int, clients: NDArray[np.bool_]) -> NDArray[np.bool_]:
-        """Which keys for one query belong to the chosen clients."""
+        """Return which keys for one query belong to the chosen clients."""
         return np.repeat(clients, self.counts[:, place])
 
     def select(self, clients: NDArray[np.bool_]) -> Deposits:
-        """What the chosen clients deposited."""
+        """Return the deposits of the chosen clients."""
         return Deposits(
             names=tuple(name for name, kept in zip(self.names, clients, strict=True) if kept),
             counts=self.counts[clients],

@@ -1,10 +1,10 @@
-"""The server half of `two-server`, the same for both servers: what each answers, step by step.
+"""The server half of `two-server`, the same for both servers: the answers of each, step by step.
 
-The state is kept by whoever drives this half, and is on the disk before the reply leaves; a leg is answered once. So
+The driver of this half keeps the state, which is on the disk before the reply leaves; a leg is answered once. So
 noise is drawn once, whatever crashes. `step` in the state is what comes next:
 
 ==============  ======================================  =============================================================
-step            is told                                 replies
+step            receives                                replies
 ==============  ======================================  =============================================================
 ``hello``       who the two servers are                 a public key for this exchange, signed
 ``deposits``    both keys; what clients have sealed     after the last: which clients' texts were good, and the
@@ -46,7 +46,7 @@ _Step = Callable[[Request, Message, Randomness], tuple[Message, Message]]
 
 
 def assist(request: Request, state: Message, randomness: Randomness) -> tuple[Message, Message]:
-    """The reply to one leg, and the state for the next. `ProtocolError` for anything that is off."""
+    """Return the reply to one leg, and the state for the next. `ProtocolError` for anything that is off."""
     step = _STEPS.get(state.get("step", "hello"))
     if step is None:
         raise ProtocolError("two-server: this exchange is over.")
@@ -54,7 +54,7 @@ def assist(request: Request, state: Message, randomness: Randomness) -> tuple[Me
 
 
 def layouts(request: Request) -> list[Layout]:
-    """What the keys for each query look like."""
+    """Return the layout of the keys for each query."""
     return [Layout.of(plan.query, plan.setting) for plan in request.plans]
 
 
@@ -87,7 +87,7 @@ def _deposits(request: Request, state: Message, randomness: Randomness) -> tuple
 def _opened(
     pieces: list[Piece], own: KeyPair, keys: Pair, state: Message, request: Request
 ) -> dict[str, Message]:
-    """All that clients have sealed for this server so far and that is good; anything else is as if not sent."""
+    """Open all that clients have sealed for this server so far and that is good; the rest is as if not sent."""
     opened = {client: dict(found) for client, found in state["opened"].items()}
     of = layouts(request)
     for piece in pieces:
@@ -111,7 +111,7 @@ def _opened(
 def _masked(
     request: Request, opened: Mapping[str, Message], channel: Channel, randomness: Randomness
 ) -> tuple[Message, Message]:
-    """All keys have arrived: the first message of the check. Nearly all the work of a server is here."""
+    """Make the first message of the check, once all keys have arrived. Nearly all the work of a server is here."""
     of = layouts(request)
     good = {
         client: found for client, found in opened.items() if all(one is not None for one in found.values())
@@ -163,7 +163,7 @@ def _more_answers(request: Request, state: Message, randomness: Randomness) -> t
 def _answered(
     request: Request, state: Message, places: object, randomness: Randomness
 ) -> tuple[Message, Message]:
-    """Noisy shares for each query. What can be asked again keeps its keys and its noise; nothing else is kept."""
+    """Return noisy shares for each query. What can be asked again keeps its keys and its noise, and nothing else."""
     lengths = [plan.query.of.length if isinstance(plan.query, Points) else None for plan in request.plans]
     asked = messages.told_places(places, lengths=lengths)
     shares: list[Any] = []

@@ -1,12 +1,12 @@
-"""How the rows of a client become comparison keys under `two-server`: how many, over which domain.
+"""Comparison keys that a client makes of its rows under `two-server`: their number, and their domain.
 
 Both servers see how many keys a client sends, so that number must be public. With a bound R on the rows of a client,
-everybody sends exactly R keys: a client with fewer rows fills up with *dummies*. Without a bound a client sends a key
-per row, which is allowed only where sizes are public by definition: one row is replaced by another, and all rows are
-asked about.
+each client sends exactly R keys: a client with fewer rows fills up with *dummies*. Without a bound a client sends a
+key per row, which is allowed only where sizes are public by definition: one row is replaced by another, and all rows
+are asked about.
 
-A row in leaf i is a key with the value i. A dummy has the value L, one beyond the leaves 0 .. L − 1: it counts at no
-point that is ever asked for, and at the last point of the domain like everybody else, which is what the check needs.
+A row in leaf i is a key with the value i. A dummy has the value L, the first beyond the leaves 0 .. L − 1: it counts at
+no point that is ever asked for, and at the last point of the domain like every other key, as the check requires.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from fedassay.protocol.vocabulary import (
 )
 
 LARGEST_LEAVES = 1 << 20
-"""The check visits every leaf for every row; beyond this it would be left out, and then a client could cheat."""
+"""Largest number of leaves: the check visits every leaf for every row; without it, a client could cheat."""
 
 LARGEST_DEPOSIT = 1 << 25
 """Bytes of keys that one client may send to one server for one query: half of what fits into a request."""
@@ -40,17 +40,17 @@ LARGEST_DEPOSITS = 1 << 27
 """Bytes of sealed keys that a server may hold for one exchange: its state, of which they are a part, is one message."""
 
 TEXT_OVERHEAD = 96
-"""More bytes than a sealed text has besides its keys: 62 for its form and the triple, 28 for the seal."""
+"""Bound on the bytes of a sealed text in addition to its keys: 62 for its form and the triple, 28 for the seal."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Layout:
-    """What the keys for one query look like. Public, and the same for all clients.
+    """Form of the keys for one query. Public, and the same for all clients.
 
     Parameters
     ----------
     leaves : L; the finest cells of the summary, each row being in one of them.
-    rows : how many keys each client sends; None if that is as many as it has rows.
+    rows : number of keys that each client sends; None if it is the number of its rows.
 
     Examples
     --------
@@ -64,7 +64,7 @@ class Layout:
 
     @classmethod
     def of(cls, query: Query[Any], setting: Setting) -> Layout:
-        """The layout for a query, or the reason why there is none."""
+        """Return the layout for a query, or raise the reason why there is none."""
         leaves = query.of.leaves
         if leaves is None:
             raise UnsupportedQuery(
@@ -92,7 +92,7 @@ class Layout:
 
     @property
     def bits(self) -> int:
-        """The smallest domain that holds the leaves and the dummy."""
+        """Bits of the smallest domain that holds the leaves and the dummy."""
         return self.leaves.bit_length()
 
     @property
@@ -102,31 +102,31 @@ class Layout:
 
     @property
     def points(self) -> NDArray[np.uint64]:
-        """All points that totals are computed at: up to each leaf."""
+        """Points that totals are computed at: up to each leaf."""
         return np.arange(self.leaves, dtype=np.uint64)
 
     @property
     def checked(self) -> NDArray[np.uint64]:
-        """All points at which a client must count exactly once: those, and the last one of the domain."""
+        """Points at which a client must count exactly once: those, and the last one of the domain."""
         return np.append(self.points, np.uint64(2**self.bits - 1))
 
     @property
     def most_rows(self) -> int:
-        """The most keys that a client can send."""
+        """Largest number of keys that a client can send."""
         return LARGEST_DEPOSIT // key_bytes(self.bits) if self.rows is None else self.rows
 
     @property
     def client_bytes(self) -> int:
-        """The most bytes of keys that a client can send to one server."""
+        """Largest number of bytes of keys that a client can send to one server."""
         return self.most_rows * key_bytes(self.bits)
 
     @property
     def text_bytes(self) -> int:
-        """More bytes than any sealed text of an honest client has: whoever sends more is not one."""
+        """Bytes that no sealed text of an honest client reaches: a sender of more is not honest."""
         return self.client_bytes + TEXT_OVERHEAD
 
     def values(self, counts: Vector, randomness: Randomness) -> NDArray[np.int64]:
-        """The values of a client's keys, in random order: its rows, and dummies up to the public number."""
+        """Return the values of a client's keys, in random order: its rows, and dummies up to the public number."""
         total = int(counts.sum()) if counts.size else 0
         if counts.dtype != np.int64 or counts.shape != (self.leaves,) or counts.min() < 0:
             raise DataError(f"two-server: expected how many rows are in each of {self.leaves} cells.")
@@ -142,6 +142,6 @@ class Layout:
 
 
 def _sizes_are_public(query: Query[Any], protection: Protection) -> bool:
-    """Whether neighbouring data sets have equally many rows at each client, in the part that is asked about."""
+    """Return whether neighbouring data sets have equally many rows at each client, in the part asked about."""
     replaces = protection.unit is Unit.EXAMPLE and protection.neighbours is Neighbours.REPLACE_ONE
     return replaces and query.part is Part.ALL

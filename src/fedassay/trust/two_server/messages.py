@@ -1,15 +1,15 @@
-"""The messages of `two-server`: what seals and signatures are bound to, and their reading.
+"""The messages of `two-server`: bindings of seals and signatures, and their reading.
 
-What the seals and signatures of `two-server` are bound to.
+Bindings of the seals and signatures of `two-server`.
 
 Everything is bound to the *session*: a digest of the exchange, of the whole question (summaries with all fields,
 budget, protection) and of the names of both servers. A client that was asked for a release with much noise and a server
-that was told to add little have different sessions, and the server cannot open what the client sealed.
+that was asked to add little have different sessions, and the server cannot open what the client sealed.
 
-A client seals for each server with a key of its own for this exchange, bound besides to its name, to the place of the
+A client seals for each server with a key of its own for this exchange, bound also to its name, to the place of the
 query and to the public keys of both servers: what one client sent cannot be handed in again under another name.
 
-The servers share one secret (of their two keys of this exchange). From it come the keys for what they say to each
+The servers share one secret (of their two keys of this exchange). From it come the keys for their messages to each
 other, and the seed of the check, which clients cannot know.
 
 Reading the messages of `two-server`.
@@ -51,29 +51,29 @@ from fedassay.trust.question import question
 
 
 def session_of(*, exchange: bytes, plans: Sequence[Plan], servers: Sequence[str]) -> bytes:
-    """The digest that everything of one exchange is bound to."""
+    """Return the digest that everything of one exchange is bound to."""
     asked = question(plans)
     return hashlib.sha256(context("fedassay two-server 4", exchange, asked, *servers)).digest()
 
 
 @dataclass(frozen=True, kw_only=True)
 class DepositRoute:
-    """From which client, for which query, to which server."""
+    """Route of a deposit: from which client, for which query, to which server."""
 
     session: bytes
     client: str
     place: int
     party: int
     servers: Pair
-    """The servers' public keys."""
+    """Public keys of the servers."""
 
     def seal(self, own: KeyPair, text: bytes, randomness: Randomness) -> bytes:
-        """Client side: only the server of this route can open it, and as nothing else."""
+        """Seal a text that only the server of this route can open, and as nothing else (client side)."""
         public, words = self.servers[self.party], self._words(own.public)
         return seal_for(own, public, text, salt=self.session, words=words, randomness=randomness)
 
     def open(self, own: KeyPair, public: bytes, sealed: bytes) -> Secret | None:
-        """Server side: the text, or None if it was not sealed for this route by the holder of `public`."""
+        """Open the text (server side); None if it was not sealed for this route by the holder of `public`."""
         return unseal_from(own, public, sealed, salt=self.session, words=self._words(public))
 
     def _words(self, public: bytes) -> bytes:
@@ -82,7 +82,7 @@ class DepositRoute:
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Channel:
-    """What one server shares with the other: keys for both directions, and the seed of the check."""
+    """Secrets that one server shares with the other: keys for both directions, and the seed of the check."""
 
     party: int
     session: bytes
@@ -90,7 +90,7 @@ class Channel:
 
     @classmethod
     def between(cls, own: KeyPair, servers: Pair, *, party: int, session: bytes) -> Channel:
-        """The channel between the holders of these two keys."""
+        """Return the channel between the holders of these two keys."""
         info = context("two-server channel", *servers)
         secret = own.agree(servers[1 - party], salt=session, info=info)
         return cls(party=party, session=session, secret=secret)
@@ -99,21 +99,21 @@ class Channel:
         return f"Channel(party={self.party})"
 
     def seal(self, step: str, text: bytes, randomness: Randomness) -> bytes:
-        """For the other server, at this step of the protocol."""
+        """Seal a text for the other server, at this step of the protocol."""
         words = self._words(step, self.party)
         return seal(self._key(words, KEY_BYTES), text, associated=words, randomness=randomness)
 
     def open(self, step: str, sealed: bytes) -> Secret | None:
-        """What the other server sealed at this step; None if it did not."""
+        """Open what the other server sealed at this step; None if it did not."""
         words = self._words(step, 1 - self.party)
         return unseal(self._key(words, KEY_BYTES), sealed, associated=words)
 
     def challenge(self, place: int) -> bytes:
-        """The seed of the check of one query's keys; both servers have the same, clients do not know it."""
+        """Return the seed of the check of one query's keys; both servers have the same, clients do not know it."""
         return self._key(context("two-server challenge", place), SEED_BYTES).data
 
     def weights(self, place: int) -> Secret:
-        """The key of the numbers by which the checks of a client's keys are added up."""
+        """Return the key of the numbers by which the checks of a client's keys are added up."""
         return self._key(context("two-server weights", place), PAD_KEY_BYTES)
 
     def _words(self, step: str, sender: int) -> bytes:
@@ -124,18 +124,18 @@ class Channel:
 
 
 def commitment(session: bytes, nonce: bytes, content: bytes) -> bytes:
-    """What the second server commits itself by; it hides because the nonce has 32 random bytes."""
+    """Return the commitment of the second server; it hides because the nonce has 32 random bytes."""
     return hashlib.sha256(context("two-server commitment", session, nonce, content)).digest()
 
 
 # --- reading the messages of `two-server` -------------------------------------------------------------------
 
 MOST_PLACES = 1 << 16
-"""So many entries may be asked for at once."""
+"""Largest number of entries that may be asked for at once."""
 
 
 class Piece(NamedTuple):
-    """What one client has sealed for one server and one query."""
+    """Text that one client has sealed for one server and one query."""
 
     client: str
     place: int
@@ -158,7 +158,7 @@ require, fields = WORDS.require, WORDS.fields
 
 
 def read_deposit(reply: object, *, longest: Sequence[int]) -> Sealed | None:
-    """A client's reply, well formed from outside; only the servers can look into it.
+    """Read a client's reply, well formed from outside; only the servers can look into it.
 
     `longest` has for each query the most bytes of a text (`Layout.text_bytes`). Longer ones would count against what
     a server can hold, and one client could end the exchange for all.
@@ -181,7 +181,7 @@ def read_deposit(reply: object, *, longest: Sequence[int]) -> Sealed | None:
 
 
 def read_sealed(reply: object, *, server: str) -> bytes:
-    """What one server has sealed for the other."""
+    """Read what one server has sealed for the other."""
     sealed = fields(reply, {"sealed"}, who=server)["sealed"]
     if not isinstance(sealed, bytes):
         raise ProtocolError(f"two-server: got nothing from {server} to hand on.")
@@ -189,14 +189,14 @@ def read_sealed(reply: object, *, server: str) -> bytes:
 
 
 def read_verdict(reply: object, *, server: str) -> tuple[Message, bytes]:
-    """The second server's answer, and what it has sealed for the first: whom it accepted."""
+    """Read the second server's answer, and what it has sealed for the first: whom it accepted."""
     _check_answered(reply, server=server)
     found = dict(fields(reply, {"sealed", "shares", "clients"}, who=server))
     return found, read_sealed({"sealed": found.pop("sealed")}, server=server)
 
 
 def read_shares(reply: object, *, lengths: list[int], server: str) -> tuple[list[Elements], int]:
-    """A server's answer: its noisy share for each query, and how many clients it accepted."""
+    """Read a server's answer: its noisy share for each query, and how many clients it accepted."""
     _check_answered(reply, server=server)
     found = fields(reply, {"shares", "clients"}, who=server)
     shares, clients = found["shares"], found["clients"]
@@ -209,7 +209,7 @@ def read_shares(reply: object, *, lengths: list[int], server: str) -> tuple[list
 
 
 def _check_answered(reply: object, *, server: str) -> None:
-    """Who did not pass stays with the server: who asks may be who gave it reason to refuse."""
+    """Raise if the server refused. It keeps the reasons: the asker may have given it reason to refuse."""
     if isinstance(reply, dict) and reply.keys() == {"refused"}:
         raise FederationError(
             f"two-server: {server} ends the exchange, as too many clients do not pass the check; ask its operator: "
@@ -217,11 +217,11 @@ def _check_answered(reply: object, *, server: str) -> None:
         )
 
 
-# --- what clients and servers are told --------------------------------------------------------------------------
+# --- what clients and servers receive ---------------------------------------------------------------------------
 
 
 def told_pieces(told: Message, *, plans: int) -> tuple[list[Piece], bool]:
-    """Deposits of clients, and whether they are the last."""
+    """Read the deposits of clients, and whether they are the last."""
     pieces, last = told["pieces"], told["last"]
     if not isinstance(pieces, list) or not isinstance(last, bool):
         raise ProtocolError("two-server: got no list of deposits.")
@@ -238,7 +238,7 @@ def told_pieces(told: Message, *, plans: int) -> tuple[list[Piece], bool]:
 
 
 def told_places(places: object, *, lengths: list[int | None]) -> list[Vector | None]:
-    """Which entries are asked for: an array for each query of points, None for a whole total."""
+    """Read which entries are asked for: an array for each query of points, None for a whole total."""
     if not isinstance(places, list) or len(places) != len(lengths):
         raise ProtocolError("two-server: got no places for each query.")
     for one, length in zip(places, lengths, strict=True):

@@ -1,4 +1,4 @@
-"""Two servers that do not collude: each holds one half of every row, and neither half says anything.
+"""Two servers that do not collude: each holds one half of every row, and neither half reveals anything.
 
 The pieces, in reading order: `two_server_layout` (rows as keys), `two_server_client`, `two_server_relay` (the order of
 messages), `two_server_helper` (what a server does), `two_server_check` (why a client cannot count twice, and what a
@@ -56,11 +56,11 @@ from fedassay.trust.two_server.relay import relay
 # --- the client half of `two-server` ------------------------------------------------------------------------
 
 CLIENT_LEG = 1
-"""Clients are asked once, after both servers have drawn their keys for this exchange."""
+"""Leg in which clients are asked, once, after both servers have drawn their keys for this exchange."""
 
 
 def deposit(request: Request, measure: Measure, randomness: Randomness) -> Message:
-    """The reply: for each server a sealed text per query."""
+    """Return the reply: for each server a sealed text per query."""
     require(request.leg == CLIENT_LEG, f"got leg {request.leg}, expected only leg {CLIENT_LEG}.")
     servers = WORDS.told_servers(request.message)
     session = session_of(exchange=request.exchange, plans=request.plans, servers=servers.names)
@@ -89,9 +89,9 @@ class TwoServer(TrustModel):
     """Rows as pairs of comparison keys, one key to each of two servers; each server adds full noise of its own.
 
     Guarantee: what is published, together with all that *one* of the two servers sees, is (epsilon, delta)-
-    differentially private for the stated unit and neighbours, for all queries of a task together, whoever the other
-    clients are. To anyone who holds neither server, or one, a client's messages are computationally independent of its
-    rows (128 bits). A client counts each of its rows exactly once, or is left out (up to a probability of 2^-58).
+    differentially private for the stated unit and neighbours, for all queries of a task together, regardless of
+    the other clients. To a holder of neither server, or of one, a client's messages are computationally independent of
+    its rows (128 bits). A client counts each of its rows exactly once, or is left out (up to a probability of 2^-58).
 
     Assumption: the two servers do not collude, and clients know their keys. Both follow the protocol: one that does not
     can make the result wrong, and can test guesses about rows, however little epsilon is spent. With an exchange the
@@ -116,13 +116,13 @@ class TwoServer(TrustModel):
     first_client_leg: ClassVar[int] = CLIENT_LEG
 
     def with_one_row_each(self, protection: Protection) -> Protection:
-        """The unit client, of one row: everybody sends one key, so that nothing need be said about sizes."""
+        """Return the unit client, of one row: each client sends one key, so that sizes need not be stated."""
         if protection.rows_per_client not in (None, 1):
             return protection
         return Protection(unit=Unit.CLIENT, neighbours=protection.neighbours, rows_per_client=1)
 
     def measured(self, summary: Summary[Any]) -> Summary[Any]:
-        """The leaves, each row in one of them; the servers compute the rest from shares."""
+        """Return the leaves, each row in one of them; the servers compute the rest from shares."""
         return summary if summary.leaves is None else summary.leaves
 
     # --- plan -----------------------------------------------------------------------------------------------
@@ -150,21 +150,21 @@ class TwoServer(TrustModel):
     def exchange(
         self, exchange: Exchange, randomness: Randomness
     ) -> Generator[Round, Replies, tuple[Released[Any], ...]]:
-        """The relay: it adds up the two servers' answers."""
+        """Run the relay: it adds up the two servers' answers."""
         return relay(exchange)
 
     def respond(
         self, request: Request, measure: Measure, state: Message, randomness: Randomness
     ) -> tuple[Message, Message]:
-        """Client half: each row as a pair of keys, sealed for the two servers. Nothing is kept."""
+        """Run the client half: each row as a pair of keys, sealed for the two servers. Nothing is kept."""
         return deposit(request, measure, randomness), {}
 
     def assist(self, request: Request, state: Message, randomness: Randomness) -> tuple[Message, Message]:
-        """Server half, the same for both."""
+        """Run the server half, the same for both."""
         return assist(request, state, randomness)
 
     def largest_reply(self, exchange: Exchange) -> int:
-        """A client's sealed keys for both servers; a server's word for each key, or for each entry."""
+        """Return the size of a client's sealed keys for both servers; or of a server's word for each key or entry."""
         largest = 1 << 16
         for plan in exchange.plans:
             layout = Layout.of(plan.query, plan.setting)
@@ -178,7 +178,7 @@ class TwoServer(TrustModel):
     def aggregate(
         self, plans: Sequence[Plan], totals: Sequence[Vector], clients: int, randomness: Randomness
     ) -> tuple[Released[Any], ...]:
-        """Exact totals with the noise of both servers. Whole totals only: points would need noise that is kept."""
+        """Add the noise of both servers to exact totals. Whole totals only: points would need noise that is kept."""
         released = []
         for plan, total in zip(plans, totals, strict=True):
             summary = plan.query.of
@@ -195,7 +195,7 @@ class TwoServer(TrustModel):
         return tuple(released)
 
     def statement(self, setting: Setting) -> str:
-        """Who is protected, against whom, what must be assumed, and what is public."""
+        """State who is protected, against whom, what must be assumed, and what is public."""
         budget, rows = budget_of(setting, self.name), setting.protection.rows_per_client
         sizes = (
             "How many rows each client has is public"
@@ -219,7 +219,7 @@ class TwoServer(TrustModel):
 
 
 def _room(plan: Plan) -> int:
-    """Totals below this, in absolute value, do not wrap modulo p with the noise of both servers."""
+    """Return the bound below which totals, in absolute value, do not wrap modulo p with both servers' noise."""
     return LIMIT - 2 * plan.query.of.overlap * reach(plan.noise)
 
 
@@ -239,7 +239,7 @@ def _check_points(query: Points[Any]) -> None:
 
 @lru_cache(maxsize=64)
 def _counts_up_to(summary: Summary[Any]) -> bool:
-    """Whether entry i is the number of rows in the leaves 0 .. i; two classes in one vector, say, are not."""
+    """Return whether entry i is the number of rows in the leaves 0 .. i; two classes in one vector, say, are not."""
     probe = np.arange(1, summary.length + 1)
     leaves = summary.leaves
     return (

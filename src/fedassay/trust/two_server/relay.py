@@ -34,7 +34,7 @@ from fedassay.trust.two_server.layout import LARGEST_DEPOSIT, LARGEST_DEPOSITS, 
 from fedassay.trust.two_server.messages import WORDS, Piece, Sealed
 
 _Both = tuple[Any, Any]
-"""One thing for, or of, each server."""
+"""Pair of things, one for, or of, each server."""
 
 
 def relay(exchange: Exchange) -> Generator[Round, Replies, tuple[Released[Any], ...]]:
@@ -54,7 +54,7 @@ def relay(exchange: Exchange) -> Generator[Round, Replies, tuple[Released[Any], 
 def _first_answers(
     exchange: Exchange, servers: tuple[str, str], places: list[Any]
 ) -> Generator[Round, Replies, _Both]:
-    """All legs of the table. The second server is the last to say anything about who passes the check."""
+    """Run all legs of the table. The second server is the last to state anything about who passes the check."""
     layouts = [Layout.of(plan.query, plan.setting) for plan in exchange.plans]
     if all(layout.rows is not None for layout in layouts):
         _check_size(exchange, len(exchange.cohort) * sum(layout.text_bytes for layout in layouts))
@@ -85,7 +85,7 @@ def _check_size(exchange: Exchange, size: int) -> None:
 def _deposit(
     exchange: Exchange, servers: tuple[str, str], layouts: Sequence[Layout]
 ) -> Generator[Round, Replies, _Both]:
-    """Legs 0 to 2: the servers' keys to the clients, and what those seal to the servers."""
+    """Run legs 0 to 2: the servers' keys to the clients, and what those seal to the servers."""
     introduction = yield from WORDS.introduced(servers)
     answers = yield Round(requests={name: dict(introduction) for name in exchange.cohort})
     deposits, longest = {}, [layout.text_bytes for layout in layouts]
@@ -109,7 +109,7 @@ def _deposit(
 
 
 def _batches(deposits: Mapping[str, Sealed]) -> Iterator[list[tuple[Message, Message]]]:
-    """The pieces for both servers, in batches that fit into a request; the same clients to both at a time."""
+    """Yield the pieces for both servers, in batches that fit into a request; the same clients to both at a time."""
     batch: list[tuple[Message, Message]] = []
     size = 0
     for client, deposit in deposits.items():

@@ -34,10 +34,10 @@ _OTHER = "the other server"
 NONCE_BYTES = 32
 COMMITMENT_BYTES = 32
 SECOND = 1
-"""The party that opens last. The coordinator's server, which has the relay in its hand, is the other one."""
+"""The party that opens last. The coordinator's server, which controls the relay, is the other one."""
 
 MOST_REJECTED = 1
-"""If more clients do not pass, there is no release, and nobody is told who they are.
+"""Largest number of clients that may fail the check: with more there is no release, and no names are revealed.
 
 Not a share of the clients: the coordinator, which a server that lies may be, can make up as many as it likes.
 """
@@ -50,7 +50,7 @@ def first(
     channel: Channel,
     randomness: Randomness,
 ) -> tuple[Message, Message]:
-    """The first message: whose texts were good, how many keys each sent, and the masked values of the keys."""
+    """Make the first message: whose texts were good, how many keys each sent, and the masked values of the keys."""
     said = {"names": list(deposits.names), "counts": deposits.counts, "masked": list(masked)}
     return _said(channel, "masked", said, randomness), {
         "step": "masked",
@@ -61,7 +61,7 @@ def first(
 
 
 def factors(request: Request, state: Message, randomness: Randomness) -> tuple[Message, Message]:
-    """The clients that both servers can read: each one's Q over all queries, under the client's masks."""
+    """Compute each client's Q over all queries, under its masks, for the clients that both servers can read."""
     channel, own = _channel(state), Deposits.from_message(state["deposits"])
     sealed = fields(request.message, {"sealed"})["sealed"]
     other = _First.read(_heard(channel, "masked", sealed), queries=len(request.plans))
@@ -84,7 +84,7 @@ def factors(request: Request, state: Message, randomness: Randomness) -> tuple[M
 
 
 def products(request: Request, state: Message, randomness: Randomness) -> tuple[Message, Message]:
-    """The shares of the products: the second server commits to its own, then the first one opens its own."""
+    """Send the shares of the products: the second server commits to its own, then the first one opens its own."""
     step = _committed if state["party"] == SECOND else _opened
     return step(request, state, randomness)
 
@@ -115,13 +115,13 @@ def _opened(request: Request, state: Message, randomness: Randomness) -> tuple[M
 
 
 def _settled(state: Message, products: Elements, doubt: str) -> Message:
-    """What both servers keep until they hear the other's shares of the products."""
+    """Return what both servers keep until they receive the other's shares of the products."""
     kept = {name: state[name] for name in ("party", "session", "secret", "deposits", "totals")}
     return {**kept, "step": "products", "products": products, DOUBT: doubt}
 
 
 class DepositVerdict(NamedTuple):
-    """Whose deposits count, their totals as far as known, and how many clients did not pass.
+    """Deposits that count, their totals as far as known, and the number of clients that did not pass.
 
     `opening` is for the other server, if it has none yet. With more than `MOST_REJECTED` nothing of it must leave.
     """
@@ -133,19 +133,19 @@ class DepositVerdict(NamedTuple):
 
     @property
     def refused(self) -> bool:
-        """Whether so many did not pass that there is no release."""
+        """True if too many clients did not pass, so that there is no release."""
         return self.rejected > MOST_REJECTED
 
     @property
     def doubt(self) -> Message:
-        """What is to be remembered of it, besides the deposits."""
+        """Entry to be remembered of it, in addition to the deposits."""
         return {DOUBT: f"{self.rejected} clients did not pass the check"} if self.rejected else {}
 
 
 def verdict(sealed: object, state: Message, randomness: Randomness) -> DepositVerdict:
-    """What the accepted clients deposited, from both servers' shares of the products.
+    """Return the deposits of the accepted clients, from both servers' shares of the products.
 
-    Who is rejected goes to the log, and nowhere else if there are many: that honest clients are rejected is how a
+    The rejected clients go to the log, and nowhere else if there are many: that honest clients are rejected is how a
     server finds out that the other one lies.
     """
     channel, own = _channel(state), state["products"]
@@ -215,14 +215,14 @@ class _First:
 def _common(
     names: Sequence[str], counts: KeyCounts, other_names: Sequence[str], other_counts: KeyCounts
 ) -> NDArray[np.bool_]:
-    """Which clients the other server has too, with as many keys for each query."""
+    """Return which clients the other server has too, with as many keys for each query."""
     others = {name: tuple(row) for name, row in zip(other_names, other_counts.tolist(), strict=True)}
     same = [others.get(name) == tuple(row) for name, row in zip(names, counts.tolist(), strict=True)]
     return np.array(same, dtype=np.bool_)
 
 
 def _still(totals: list[Elements | None], kept: NDArray[np.bool_]) -> list[Elements | None]:
-    """Totals over all clients so far, as far as they are those of the clients that are kept."""
+    """Return the totals over all clients so far, as far as they are those of the clients that are kept."""
     return totals if kept.all() else [None for _ in totals]
 
 
@@ -239,7 +239,7 @@ def _said(channel: Channel, step: str, said: Message, randomness: Randomness) ->
 
 
 def _heard(channel: Channel, step: str, sealed: object) -> Message:
-    """What the other server said at this step. That it follows the protocol is assumed, but not its arithmetic."""
+    """Open the other server's message at this step. That it follows the protocol is assumed, not its arithmetic."""
     text = channel.open(step, sealed) if isinstance(sealed, bytes) else None
     if text is None:
         raise ProtocolError(f"two-server: got something that the other server did not say ({step}).")
@@ -247,7 +247,7 @@ def _heard(channel: Channel, step: str, sealed: object) -> Message:
 
 
 def _products(channel: Channel, sealed: object, state: Message) -> Elements:
-    """This server's share of each client's product, from the other's factors."""
+    """Compute this server's share of each client's product, from the other's factors."""
     own, triples = state["factors"], Deposits.from_message(state["deposits"]).triples
     received = _array(_heard(channel, "factors", sealed), "factors", own.shape)
     return check.product(own, received, triples, party=channel.party)
