@@ -119,7 +119,7 @@ def feature_names(names: str, source: Any) -> tuple[str, ...]:
     file that has rows says so.
 
     Edge cases: where nothing can be found out (no rows, no such column), the names as given: `federation.load` says
-    what is wrong. An Arrow stream is used up; see `groups.reread`.
+    what is wrong. An Arrow stream is used up; see `reread`.
 
     Examples
     --------

@@ -204,7 +204,7 @@ class LevelReports:
         """Bound the variance of (rows at or above an edge) - rate·(all rows) of one class, for all edges.
 
         Around the population, the sampling of rows included, and without the part -(Σ n w)²/M: this is the
-        variance that Bernstein's inequality needs (see `bands`).
+        variance that Bernstein's inequality needs.
         """
         one = self._classes[1 - label]
         rest = 1 - rates  # the weights are those of rest·(all rows) - (rows below)

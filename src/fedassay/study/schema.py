@@ -71,7 +71,16 @@ def schema() -> _Schema:
 
 def schema_text() -> str:
     """Return the JSON Schema as `study/schema.json` holds it."""
-    return json.dumps(schema(), indent=2, ensure_ascii=False) + "\n"
+    return json.dumps(_plain(schema()), indent=2, ensure_ascii=False) + "\n"
+
+
+def _plain(value: Any) -> Any:
+    """Write whole numbers as such: of equal bounds of types, `typing` keeps the one that it has met first."""
+    if isinstance(value, dict):
+        return {name: _plain(inside) for name, inside in value.items()}
+    if isinstance(value, list):
+        return [_plain(inside) for inside in value]
+    return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 # --- entries ----------------------------------------------------------------------------------------------------

@@ -3,7 +3,7 @@
 Everything is public: m, n, B, ε and the level. A choice is valid if the lower law (`ChoiceLaw`) has the guarantee.
 Among valid ones we look for small sets. The losses of ranks above the target hold the choice down, those below hold it
 up, and both share one ε: steep slopes below need a smaller correction and overshoot more. The criterion weighs both by
-the largest law that the coverage can have: if every client wins as many ranks as it may (E of `chosen.py`), the
+the largest law that the coverage can have: if every client wins as many ranks as it may (E of `choice.py`), the
 smallest E(U - (1-α))² is best, as `spread` of `pairs.py` without privacy.
 
 The search is in two steps, so that it takes a fraction of a second. On a grid, one target for each of some server ranks
