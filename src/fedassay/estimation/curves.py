@@ -211,7 +211,7 @@ CurveValues = dict[str, Any]
 def roc_curve(evidence: Evidence, *, level: float = LEVEL) -> CurveValues:
     """Compute the true against the false positive rate, from (0, 0) to (1, 1).
 
-    Band: each class's score distribution has a simultaneous band (see `rate_band`) at half the error. Together they confine
+    Band: each class's score distribution has a band (`rate_band`) at half the error. Together they confine
     the true curve's point at every threshold to a rectangle; `lower` and `upper` are the bounds that all rectangles
     together give for the true positive rate at each of the listed false positive rates, simultaneously.
 
