@@ -28,7 +28,7 @@ from scipy.special import expit
 from fedassay.errors import UsageError
 from fedassay.protocol.arrays import Floats, Ints
 from fedassay.summaries.maps import numbers
-from fedassay.summaries.multiclass.losses import falling_gaps, suffix_sums
+from fedassay.summaries.multiclass.losses import falling_gaps, product, suffix_sums
 from fedassay.summaries.multiclass.scaling_maps import LogitMap, stretched
 from fedassay.summaries.scored import MOST_CLASSES, whole
 
@@ -116,9 +116,9 @@ def sorted_rows(falling: Floats) -> Sorted:
 
 def _read(of: Layers, x: Floats) -> tuple[Floats, Floats, Floats]:
     """Return both hidden layers, and the last one before softplus."""
-    first = np.maximum(of.w1 @ x + of.b1[:, None], 0.0)
-    second = np.maximum(of.w2 @ first + of.b2[:, None], 0.0)
-    return first, second, of.w3 @ second + of.b3[:, None]
+    first = np.maximum(product(of.w1, x) + of.b1[:, None], 0.0)
+    second = np.maximum(product(of.w2, first) + of.b2[:, None], 0.0)
+    return first, second, product(of.w3, second) + of.b3[:, None]
 
 
 def _factors(last: Floats) -> Floats:

@@ -184,6 +184,18 @@ def padded(z: Floats) -> Floats:
     return np.pad(z, ((0, 0), (0, missing))) if missing else z
 
 
+def product(weights: Floats, z: Floats) -> Floats:
+    """Multiply a matrix with a padded block, always 64 columns at a time.
+
+    Some processors round products of small and of large blocks differently: of blocks of one size they treat all alike.
+    """
+    total = np.empty((len(weights), z.shape[1]))
+    for first in range(0, z.shape[1], _LANES):
+        lanes = slice(first, first + _LANES)
+        total[:, lanes] = weights @ z[:, lanes]
+    return total
+
+
 # --- checks ---------------------------------------------------------------------------------------------
 
 

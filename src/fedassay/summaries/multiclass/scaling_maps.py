@@ -20,7 +20,14 @@ from numpy.typing import ArrayLike
 from fedassay.errors import DataError, UsageError
 from fedassay.protocol.arrays import Floats
 from fedassay.summaries.maps import PlainMap, numbers
-from fedassay.summaries.multiclass.losses import LEAST_SLOPE, blocks, falling_gaps, padded, suffix_sums
+from fedassay.summaries.multiclass.losses import (
+    LEAST_SLOPE,
+    blocks,
+    falling_gaps,
+    padded,
+    product,
+    suffix_sums,
+)
 from fedassay.summaries.scored import MOST_CLASSES, whole
 
 # --- multiclass calibration maps ----------------------------------------------------------------------------
@@ -222,7 +229,7 @@ class MatrixScaling(LogitMap):
         return cls(weights=tuple(map(tuple, rows.tolist())), intercepts=tuple(theta[classes**2 :].tolist()))
 
     def _weights(self, z: Floats) -> Floats:
-        return exponentials(np.array(self.weights) @ z + np.array(self.intercepts)[:, None])
+        return exponentials(product(np.array(self.weights), z) + np.array(self.intercepts)[:, None])
 
 
 @dataclass(frozen=True, kw_only=True)
