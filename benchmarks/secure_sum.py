@@ -2,11 +2,12 @@
 
     python benchmarks/secure_sum.py [--long]
 
-Needs the extra `bench` (flwr, pycryptodome). Processor time of one process and one thread: all
-parties of an exchange together, with the signatures of keys and sets, which are parts of the protocols, client and server halves called directly. The runtimes wrap every reply of either
-protocol in the same envelope, packed, sealed and signed by its sender, and opened by the coordinator; this is measured
-on one client's replies, and stands beside it. With `--long` also vectors of 100,000 entries for 1,000 clients, which
-take double masking minutes.
+Needs the extra `bench` (flwr, pycryptodome). Processor time of one process and one thread, all parties of an exchange
+together, with the signatures of keys and sets, which are parts of the protocols; client and server halves are called
+directly. The runtimes wrap every reply of either protocol in the same envelope, packed, sealed and signed by its
+sender, and opened by the coordinator: this, and with it the signature over long messages, is measured on one client's
+replies, and stands in columns of its own. With `--long` also vectors of 100,000 entries for 1,000 clients, which take
+double masking minutes.
 """
 
 from __future__ import annotations
@@ -162,7 +163,7 @@ def require_exact(released: Sequence[Released[Any]], run: Run) -> None:
 
 def whole_exchanges(cases: Sequence[tuple[int, int, int | None, float]]) -> Iterator[str]:
     """A line for each case as it is done."""
-    yield "A whole exchange: all parties together, without what signs long messages (bar: at least so many times as fast)"
+    yield "A whole exchange, all parties, without what signs long messages (bar: at least so many times as fast)"
     yield (
         f"{'clients':>8} {'entries':>8} {'members':>8} {'double masking':>15} {'one shot':>9} {'ratio':>6} {'bar':>5}"
         f" {'envelopes: before':>18} {'now':>7} {'ratio of both':>14}"
